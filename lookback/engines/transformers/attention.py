@@ -1,0 +1,111 @@
+"""Attention over part of the keys, and joining the parts. Pure functions of tensors.
+
+Softmax attention over a set of keys can be computed part by part: each part gives its output and
+the log-sum-exp of its scores, and the parts' shares of the whole are `exp(lse_part - lse_all)`.
+With the vision tokens as a part of their own, that share *is* the attention they receive: the
+visual lookback costs no more than splitting one kernel call in two, and no map is ever built.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+MATH_SCORES = 2**24
+"""How many scores the plain path holds at a time (64 MiB in float32)."""
+
+
+class Part(NamedTuple):
+    """Attention over some of the keys: `out` (B, H, R, D) and `lse` (B, H, R), in float32."""
+
+    out: Tensor
+    lse: Tensor
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    scale: float,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    softcap: float | None = None,
+) -> Part:
+    """Attention of query (B, H, R, D) over key and value (B, H_kv, K, D), H a multiple of H_kv.
+
+    Args:
+        query: the queries; heads h*g .. h*g + g - 1 share the key head h, g = H / H_kv.
+        key: the keys.
+        value: the values.
+        scale: factor on the scores.
+        mask: boolean, (B or 1, 1, R, K), True where a query may look; a row may be all False.
+        causal: row r sees keys 0..r; needs R = K and no mask.
+        softcap: scores s become softcap * tanh(s / softcap).
+    """
+    if query.device.type == "cpu" and softcap is None and key.shape[-1] == value.shape[-1]:
+        part = _fused(query, key, value, scale, mask, causal)
+    else:
+        part = _plain(query, key, value, scale, mask, causal, softcap)
+    if mask is not None:  # a row that sees none of these keys has no share in the whole
+        blind = ~mask.any(-1)
+        part = Part(
+            part.out.masked_fill(blind[..., None], 0.0), part.lse.masked_fill(blind, -torch.inf)
+        )
+    return part
+
+
+def join(parts: list[Part]) -> tuple[Tensor, list[Tensor]]:
+    """The attention over all parts' keys, and each part's share of it (B, H, R), in float32."""
+    lse = torch.logsumexp(torch.stack([part.lse for part in parts]), dim=0)
+    shares = [(part.lse - lse).exp_() for part in parts]
+    out = parts[0].out * shares[0][..., None]
+    for part, share in zip(parts[1:], shares[1:], strict=True):
+        out.addcmul_(part.out.to(out.dtype), share[..., None])
+    return out, shares
+
+
+def _fused(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor | None, causal: bool
+) -> Part:
+    # The kernel behind scaled_dot_product_attention on CPU; unlike that function it also returns
+    # the log-sum-exp. It takes grouped heads and strided keys as they are.
+    bias = None
+    if mask is not None:
+        bias = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, -torch.inf)
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, causal, attn_mask=bias, scale=scale
+    )
+    return Part(out.float(), lse)
+
+
+def _plain(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Tensor | None,
+    causal: bool,
+    softcap: float | None,
+) -> Part:
+    batch, heads, rows, _ = query.shape
+    kv_heads, keys = key.shape[1], key.shape[2]
+    if causal:
+        mask = torch.ones(rows, keys, dtype=torch.bool, device=query.device).tril()[None, None]
+    step = max(1, MATH_SCORES // (batch * heads * keys))
+    outs, lses = [], []
+    for start in range(0, rows, step):
+        q = query[:, :, start : start + step].unflatten(1, (kv_heads, -1))  # (B, H_kv, g, r, D)
+        scores = (q @ key[:, :, None].transpose(-1, -2)).float() * scale  # (B, H_kv, g, r, K)
+        if softcap is not None:
+            scores = softcap * torch.tanh(scores / softcap)
+        if mask is not None:
+            scores = scores.masked_fill(~mask[:, :, None, start : start + step], -torch.inf)
+        lse = scores.logsumexp(-1)
+        # Rows without any key give exp(-inf - -inf) = NaN here; `attend` blanks them.
+        weights = (scores - lse[..., None]).exp_().to(value.dtype)
+        outs.append((weights @ value[:, :, None]).float().flatten(1, 2))
+        lses.append(lse.flatten(1, 2))
+    return Part(torch.cat(outs, dim=2), torch.cat(lses, dim=2))

@@ -1,0 +1,238 @@
+"""Token ids in, signals out: the passes of an LVLM over one prompt and its N continuations.
+
+Knows nothing of text. A prompt goes through the model once (`prefill`); given continuations are
+scored against it in batches (`score`), new ones are drawn from it (`sample`). The row that matters
+for token y_t is the one that predicts it: the prompt's last row for y_1, the row of y_{t-1} after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+from lookback.engines import Progress, UnsupportedModelError
+from lookback.engines.transformers.logits import draw, next_token_probs, streams, token_stats
+from lookback.engines.transformers.prefix import Prefix, SharedCache, SharedPrefix
+from lookback.engines.transformers.support import (
+    attention_layers,
+    check_supported,
+    decoder_configs,
+    text_config,
+)
+from lookback.engines.transformers.tap import LastRow, reading, tapped
+
+LOGIT_BYTES = 2**28
+"""Memory for one batch's logits in float32: it sets how many tokens are scored at once."""
+
+ROWS = ("log_prob", "self_certainty", "entropy", "lookback")
+
+
+@dataclass
+class Continuation:
+    """One continuation: its token ids, its signals (4, T) in the order of `ROWS`, why it ended."""
+
+    token_ids: list[int]
+    signals: NDArray[np.float32]
+    finish: str = "given"
+
+    def cut(self, length: int) -> Continuation:
+        """The first `length` tokens."""
+        return Continuation(self.token_ids[:length], self.signals[:, :length], self.finish)
+
+
+class Decoder:
+    """The passes over one model, which stays as it was between them.
+
+    Args:
+        model: a transformers image-text-to-text model.
+        tap: False runs the same passes and reads no attention (A_t is 0): for benchmarks.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, tap: bool = True) -> None:
+        self.image_token = check_supported(model)
+        self.model = model
+        self.tap = tap
+        self.layers = attention_layers(model)
+        self.configs = decoder_configs(model)
+        text = text_config(model)
+        self.vocab = int(text.vocab_size)
+        self.max_length = getattr(text, "max_position_embeddings", None) or 2**31
+        self.batch_rows = max(64, LOGIT_BYTES // (4 * self.vocab))
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        if self.model.training:
+            raise ValueError("the model is in training mode: call model.eval() first")
+        with torch.no_grad(), tapped(self.configs):
+            yield
+
+    def prefill(self, inputs: Mapping[str, Any]) -> Prefix:
+        """Send a prompt, as a processor made it (batch of one), through the model."""
+        ids: Tensor = inputs["input_ids"]
+        if ids.shape[0] != 1:
+            raise ValueError(f"expected one prompt, got a batch of {ids.shape[0]}")
+        if ids.shape[1] >= self.max_length:
+            raise ValueError(
+                f"the prompt has {ids.shape[1]} tokens, the model takes {self.max_length}"
+            )
+        vision = ids == self.image_token
+        if "pixel_values" in inputs and not vision.any():
+            raise UnsupportedModelError(
+                f"no image token (id {self.image_token}) in the prompt, though it has an image: "
+                "LookBack needs the vision tokens among the decoder's input ids"
+            )
+        cache = DynamicCache(config=text_config(self.model))
+        # Windows are the mask's business: keep every key, so that continuations can share them.
+        cache.layers = [
+            DynamicLayer() if isinstance(layer, DynamicSlidingWindowLayer) else layer
+            for layer in cache.layers
+        ]
+        reader = LastRow(vision)
+        with self._running(), reading(reader):
+            out = self.model(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
+            logits = out.logits[:, -1].float()
+            return Prefix.of(cache, vision[0], logits, reader.lookback(self.layers))
+
+    def score(
+        self,
+        prefix: Prefix,
+        responses: Sequence[Sequence[int]],
+        progress: Progress | None = None,
+    ) -> list[Continuation]:
+        """The signals of given continuations, each at least one token long."""
+        longest = max(len(ids) for ids in responses)
+        if prefix.length + longest > self.max_length:
+            raise ValueError(
+                f"prompt and response together have {prefix.length + longest} tokens, "
+                f"the model takes {self.max_length}"
+            )
+        found: dict[int, Continuation] = {}
+        with self._running():
+            for batch in _batches([len(ids) for ids in responses], self.batch_rows):
+                found |= zip(batch, self._score(prefix, [responses[i] for i in batch]), strict=True)
+                if progress is not None:
+                    progress(len(found), len(responses))
+        return [found[i] for i in range(len(responses))]
+
+    def _score(self, prefix: Prefix, responses: list[Sequence[int]]) -> list[Continuation]:
+        n, length = len(responses), max(len(ids) for ids in responses)
+        ids = torch.zeros(n, length, dtype=torch.long)  # padded on the right: nothing looks there
+        for i, response in enumerate(responses):
+            ids[i, : len(response)] = torch.as_tensor(response)
+        ids = ids.to(prefix.logits.device)
+
+        signals = torch.empty(4, n, length, device=ids.device)
+        signals[:3, :, 0] = torch.stack(token_stats(prefix.logits.expand(n, -1), ids[:, 0]))
+        signals[3, :, 0] = prefix.lookback[:, 0]
+        cache, reader = SharedCache(prefix, n), SharedPrefix(prefix, tap=self.tap)
+        step = max(1, self.batch_rows // n)
+        with reading(reader):
+            for start in range(0, length - 1, step):
+                end = min(start + step, length - 1)
+                # Rows start..end-1 predict tokens start+1..end.
+                logits, lookback = self._forward(ids[:, start:end], cache, reader)
+                stats = token_stats(logits.flatten(0, 1), ids[:, start + 1 : end + 1].flatten())
+                signals[:3, :, start + 1 : end + 1] = torch.stack(stats).view(3, n, -1)
+                signals[3, :, start + 1 : end + 1] = lookback
+        host = signals.cpu().numpy()
+        return [
+            Continuation(list(response), host[:, i, : len(response)].copy())
+            for i, response in enumerate(responses)
+        ]
+
+    def _forward(
+        self, ids: Tensor, cache: SharedCache, reader: SharedPrefix
+    ) -> tuple[Tensor, Tensor]:
+        """Logits (n, R, V) and A_t (n, R) of the next R tokens of each continuation."""
+        out = self.model(input_ids=ids, past_key_values=cache, use_cache=True)
+        lookback = reader.lookback(self.layers) if self.tap else torch.zeros(ids.shape)
+        return out.logits, lookback.to(ids.device)
+
+    def sample(
+        self,
+        prefix: Prefix,
+        n: int,
+        *,
+        temperature: float,
+        top_p: float,
+        top_k: int | None,
+        max_new_tokens: int,
+        seed: int,
+        end_tokens: Sequence[int],
+        stopped: Callable[[list[int]], bool] | None = None,
+        progress: Progress | None = None,
+    ) -> list[Continuation]:
+        """Draw n continuations; each ends with its end token, if it drew one.
+
+        Args:
+            prefix: the prompt.
+            n: how many.
+            temperature: of the softmax; 0 takes the most likely token.
+            top_p: the nucleus.
+            top_k: at most so many tokens.
+            max_new_tokens: the longest.
+            seed: continuation i draws from the stream (seed, i).
+            end_tokens: ids that end a continuation.
+            stopped: says of the tokens so far whether to end there.
+            progress: called after each step.
+        """
+        device = prefix.logits.device
+        steps = min(max_new_tokens, self.max_length - prefix.length)
+        uniform = torch.from_numpy(streams(seed, n, steps)).to(device)
+        ends = torch.tensor(list(end_tokens), dtype=torch.long, device=device)
+        ids = torch.zeros(n, steps, dtype=torch.long, device=device)
+        signals = torch.empty(4, n, steps, device=device)
+        lengths, finish = [steps] * n, ["length"] * n
+
+        alive = torch.arange(n, device=device)
+        logits, lookback = prefix.logits.expand(n, -1), prefix.lookback.expand(n, 1)
+        cache, reader = SharedCache(prefix, n), SharedPrefix(prefix, tap=self.tap)
+        with self._running(), reading(reader):
+            for t in range(steps):
+                probs = next_token_probs(logits, temperature, top_p, top_k)
+                token = draw(probs, uniform[alive, t])
+                ids[alive, t] = token
+                signals[:3, alive, t] = torch.stack(token_stats(logits, token))
+                signals[3, alive, t] = lookback[:, 0]
+                done = torch.isin(token, ends)
+                for i in alive[done].tolist():
+                    lengths[i], finish[i] = t + 1, "end"
+                if stopped is not None:
+                    for row, i in enumerate(alive.tolist()):
+                        if not done[row] and stopped(ids[i, : t + 1].tolist()):
+                            lengths[i], finish[i], done[row] = t + 1, "stop", True
+                if progress is not None:
+                    progress(t + 1, steps)
+                if done.all() or t == steps - 1:
+                    break
+                if done.any():  # what has ended leaves the batch
+                    keep = (~done).nonzero()[:, 0]
+                    cache.batch_select_indices(keep)
+                    alive, token = alive[keep], token[keep]
+                rows, lookback = self._forward(token[:, None], cache, reader)
+                logits = rows[:, -1]
+        token_ids, host = ids.tolist(), signals.cpu().numpy()
+        return [
+            Continuation(token_ids[i][: lengths[i]], host[:, i, : lengths[i]].copy(), finish[i])
+            for i in range(n)
+        ]
+
+
+def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Group responses of like length so that none pads much and none exceeds `budget` tokens."""
+    batch: list[int] = []
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
+            yield batch
+            batch = []
+        batch.append(i)
+    yield batch

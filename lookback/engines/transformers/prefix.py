@@ -1,0 +1,234 @@
+"""One prompt, N continuations: the prompt's keys and values are held once and shared by all.
+
+`Prefix` is what a prompt's pass leaves behind. `SharedCache` is a transformers cache of n
+continuations: to the model it looks as long as prompt and continuation together, but it stores and
+returns the continuations' keys alone. `SharedPrefix`, the reader, then attends to the shared
+prompt (all continuations as rows of one batch) and to each continuation's own keys, and joins the
+two. In every layer the prompt's vision keys come first, so that they are one slice.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import Cache
+from transformers.cache_utils import DynamicLayer
+from transformers.masking_utils import causal_mask_function, sdpa_mask
+
+from lookback.engines import UnsupportedModelError
+from lookback.engines.transformers.attention import Part, attend, join
+from lookback.engines.transformers.tap import Reader, read_settings
+
+
+@dataclass
+class Prefix:
+    """A prompt that went through the model once.
+
+    Attributes:
+        layers: the prompt's cache, one entry a layer; attention keys have their vision part first.
+        order: the prompt's positions in the order in which `layers` hold them.
+        vision: how many of them are vision tokens.
+        logits: (1, V), the prediction of the first response token.
+        lookback: (1, 1), that prediction's A_t.
+    """
+
+    layers: list[Any]
+    order: Tensor
+    vision: int
+    logits: Tensor
+    lookback: Tensor
+
+    @property
+    def length(self) -> int:
+        """The number of prompt tokens, vision tokens included."""
+        return len(self.order)
+
+    @classmethod
+    def of(cls, cache: Cache, vision: Tensor, logits: Tensor, lookback: Tensor) -> Prefix:
+        """Take over a prompt's cache; `vision` (P,) marks its vision positions."""
+        order = torch.cat([vision.nonzero()[:, 0], (~vision).nonzero()[:, 0]])
+        for layer in cache.layers:
+            if type(layer) is DynamicLayer and layer.is_initialized:
+                layer.keys = layer.keys.index_select(2, order)
+                layer.values = layer.values.index_select(2, order)
+        return cls(list(cache.layers), order, int(vision.sum()), logits, lookback)
+
+
+class SharedLayer(DynamicLayer):
+    """The continuations' keys of one layer, in buffers that grow by doubling."""
+
+    def __init__(self, prefix: DynamicLayer) -> None:
+        super().__init__()
+        self.prefix = prefix
+        self.length = 0
+
+    def lazy_initialization(self, key_states: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Called by `update` when the first keys arrive."""
+        self.dtype, self.device = key_states.dtype, key_states.device
+        self.is_initialized = True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Append, and return the continuations' keys and values, without the prompt's."""
+        self.lazy_initialization(key_states)
+        self.keys = self._append(self.keys, key_states)
+        self.values = self._append(self.values, value_states)
+        self.length += key_states.shape[2]
+        keys = self.keys[:, :, : self.length]
+        # How the reader finds the prompt's keys: layers that share keys pass this very tensor on.
+        keys.lookback_prefix = self.prefix
+        return keys, self.values[:, :, : self.length]
+
+    def _append(self, buffer: Tensor | None, new: Tensor) -> Tensor:
+        end = self.length + new.shape[2]
+        if buffer is None or buffer.shape[2] < end:
+            batch, heads, _, dim = new.shape
+            grown = new.new_empty(batch, heads, max(end, 2 * self.length, 16), dim)
+            if buffer is not None:
+                grown[:, :, : self.length] = buffer[:, :, : self.length]
+            buffer = grown
+        buffer[:, :, self.length : end] = new
+        return buffer
+
+    def get_seq_length(self) -> int:
+        """Prompt and continuation together: positions go on after the prompt."""
+        return self.prefix.get_seq_length() + self.length
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Masks cover the whole context, prompt first."""
+        return self.get_seq_length() + query_length, 0
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keep some continuations."""
+        if self.length:
+            self.keys = self.keys[indices, :, : self.length]
+            self.values = self.values[indices, :, : self.length]
+
+
+class SharedCache(Cache):
+    """A cache of n continuations of one prefix, empty at first."""
+
+    def __init__(self, prefix: Prefix, n: int) -> None:
+        super().__init__(layers=[_shared(layer, n) for layer in prefix.layers])
+
+
+def _shared(layer: Any, n: int) -> Any:
+    if type(layer) is DynamicLayer:
+        return SharedLayer(layer)
+    # A state without keys (convolution, linear attention) is small: each continuation has its own.
+    if not hasattr(layer, "batch_repeat_interleave"):
+        raise UnsupportedModelError(
+            f"a layer with a {type(layer).__name__} cannot be shared between continuations"
+        )
+    own = copy.deepcopy(layer)
+    own.batch_repeat_interleave(n)
+    return own
+
+
+class SharedPrefix(Reader):
+    """Attention of n continuations over a shared prompt and over their own tokens.
+
+    With `tap=False` it records nothing and attends to the prompt in one piece: the bound that the
+    tap is measured against.
+    """
+
+    def __init__(self, prefix: Prefix, *, tap: bool = True) -> None:
+        super().__init__()
+        self.prefix = prefix
+        self.tap = tap
+        self._folded: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def mask(self, base: Callable[..., Any], **kwargs: Any) -> Tensor | None:
+        """None for the plain causal mask (`attend` does it without one), else a boolean mask."""
+        self._folded.clear()
+        if kwargs.get("mask_function") is causal_mask_function and not _hides(kwargs):
+            return None
+        return sdpa_mask(**(kwargs | {"allow_is_causal_skip": False}))
+
+    def attend(
+        self,
+        base: Callable[..., Any],
+        module: torch.nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The join of both parts; `base` is not called."""
+        prompt = getattr(key, "lookback_prefix", None)
+        if prompt is None:
+            raise UnsupportedModelError(
+                f"{type(module).__name__} changes its keys after they went through the cache: "
+                "continuations cannot share the prompt"
+            )
+        _, softcap, scale = read_settings(module, query, kwargs)
+        n, heads, rows, _ = query.shape
+        kv_heads, length = key.shape[1], self.prefix.length
+        # Every continuation's rows look at the same prompt keys: fold them, and the query heads
+        # that share a key head, into the rows of one batch.
+        folded = query.unflatten(1, (kv_heads, -1)).permute(1, 0, 2, 3, 4).flatten(1, 3)[None]
+
+        def over_prompt(start: int, end: int) -> Part:
+            part = attend(
+                folded,
+                prompt.keys[:, :, start:end],
+                prompt.values[:, :, start:end],
+                scale=scale,
+                softcap=softcap,
+                mask=None if mask is None else self._fold_mask(mask, query, kv_heads)[..., start:end],
+            )
+            return Part(*(_unfold(x[0], n, heads, rows) for x in part))
+
+        split = self.prefix.vision if self.tap else 0
+        bounds = [(0, split), (split, length)]
+        parts = [over_prompt(start, end) for start, end in bounds if end > start]
+        parts.append(self._own(query, key, value, mask, scale, softcap))
+        out, shares = join(parts)
+        if self.tap:
+            self.add(shares[0] if split else torch.zeros_like(shares[0]))
+        return out.transpose(1, 2).to(query.dtype).contiguous(), None
+
+    def _own(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        scale: float,
+        softcap: float | None,
+    ) -> Part:
+        """Each continuation over its own tokens."""
+        rows, keys = query.shape[2], key.shape[2]
+        own = None if mask is None else mask[..., self.prefix.length :]
+        if mask is None and 1 < rows < keys:  # a later piece of a long response
+            own = torch.ones(rows, keys, dtype=torch.bool, device=key.device).tril(keys - rows)
+            own = own[None, None]
+        causal = own is None and rows == keys > 1
+        return attend(query, key, value, scale=scale, softcap=softcap, mask=own, causal=causal)
+
+    def _fold_mask(self, mask: Tensor, query: Tensor, kv_heads: int) -> Tensor:
+        """The mask of the prompt's keys, folded as the query is. Layers share masks: keep it."""
+        if id(mask) not in self._folded:
+            n, heads, rows, _ = query.shape
+            prompt = mask[..., : self.prefix.length].index_select(-1, self.prefix.order)
+            prompt = prompt.expand(n, heads // kv_heads, rows, -1)
+            self._folded[id(mask)] = (mask, prompt.reshape(1, 1, -1, self.prefix.length))
+        return self._folded[id(mask)][1]
+
+
+def _hides(kwargs: dict[str, Any]) -> bool:
+    padding = kwargs.get("attention_mask")
+    return padding is not None and not bool(padding.all())
+
+
+def _unfold(x: Tensor, n: int, heads: int, rows: int) -> Tensor:
+    """(H_kv, n * g * R, ...) back to (n, H, R, ...)."""
+    g = heads // x.shape[0]
+    return x.unflatten(1, (n, g, rows)).transpose(0, 1).flatten(1, 2)

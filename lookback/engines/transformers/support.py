@@ -1,0 +1,69 @@
+"""Can this model's visual lookback be read at all, and where? Asked once, when a model is taken in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import PretrainedConfig, PreTrainedModel
+
+from lookback.engines import UnsupportedModelError
+from lookback.families import image_token_id
+
+
+def text_config(model: PreTrainedModel) -> PretrainedConfig:
+    """The config of the model's text decoder."""
+    return model.config.get_text_config(decoder=True)
+
+
+def decoder_configs(model: PreTrainedModel) -> list[PretrainedConfig]:
+    """Every config object that the decoder's modules read (a model may hold several copies)."""
+    text = text_config(model)
+    found: dict[int, PretrainedConfig] = {id(text): text}
+    for module in model.modules():
+        config = getattr(module, "config", None)
+        if type(config) is type(text):
+            found[id(config)] = config
+    return list(found.values())
+
+
+def attention_layers(model: PreTrainedModel) -> int:
+    """In how many layers the decoder attends (layers of linear attention or convolution do not)."""
+    config = text_config(model)
+    kinds = getattr(config, "layer_types", None)
+    if not kinds:
+        return int(config.num_hidden_layers)
+    return sum(kind.endswith("attention") and kind != "linear_attention" for kind in kinds)
+
+
+def check_supported(model: Any) -> int:
+    """The id of the model's image token, if the model can be tapped.
+
+    Raises:
+        TypeError: this is no transformers model.
+        UnsupportedModelError: its image does not enter the decoder's own context.
+    """
+    if not isinstance(model, PreTrainedModel):
+        raise TypeError(f"expected a transformers model, got {type(model).__name__}")
+    name, text = type(model).__name__, text_config(model)
+    if model.config.is_encoder_decoder or text.is_encoder_decoder:
+        raise UnsupportedModelError(
+            f"{name} is an encoder-decoder: its decoder sees the image through cross-attention only"
+        )
+    if getattr(text, "cross_attention_layers", None):
+        raise UnsupportedModelError(
+            f"{name} sees the image through cross-attention layers, not as tokens of the decoder's "
+            "context: it has no visual lookback in the sense of Eq. 3"
+        )
+    try:
+        return image_token_id(model.config)
+    except ValueError as error:
+        raise UnsupportedModelError(f"{name}: {error}") from None
+
+
+def end_token_ids(model: PreTrainedModel, eos: Any = None) -> list[int]:
+    """The ids that end a turn: given, or of the generation config, or of the text config."""
+    for ids in (eos, model.generation_config.eos_token_id, text_config(model).eos_token_id):
+        if ids is not None:
+            return [ids] if isinstance(ids, int) else torch.as_tensor(ids).reshape(-1).tolist()
+    return []

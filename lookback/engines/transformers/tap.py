@@ -1,0 +1,249 @@
+"""The tap: an attention function that hands every decoder layer's attention to a reader.
+
+Transformers looks attention functions up by name. `tapped(model)` puts ours in front of whatever
+the model's text decoder uses ("sdpa", "eager", ...), for the time of a `with` block, and leaves the
+vision tower alone. Without a reader the call falls through to the function that was there before.
+
+A reader is what a pass wants to know: `LastRow` here (prompts, and other people's `generate`), and
+`prefix.SharedPrefix` (N continuations of one prompt).
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from lookback.engines import UnsupportedModelError
+
+_READER: ContextVar[Reader | None] = ContextVar("lookback_reader", default=None)
+
+
+class Reader(ABC):
+    """Sums up, over the layers of one pass, the share of attention paid to the vision tokens."""
+
+    def __init__(self) -> None:
+        self._mass: Tensor | None = None
+        self._heads = 0
+        self._layers = 0
+
+    @abstractmethod
+    def attend(
+        self,
+        base: Callable[..., Any],
+        module: torch.nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Compute the layer's attention, as `base` would, and `add` what it says."""
+
+    def mask(self, base: Callable[..., Any], **kwargs: Any) -> Any:
+        """The mask that the layers will be given; by default the one `base` makes."""
+        return base(**kwargs)
+
+    def add(self, mass: Tensor) -> None:
+        """Take one layer's shares: (B, H, R)."""
+        total = mass.float().sum(1)
+        self._mass = total if self._mass is None else self._mass + total
+        self._heads += mass.shape[1]
+        self._layers += 1
+
+    def lookback(self, layers: int) -> Tensor:
+        """A_t (Eq. 3) of the pass that just ended, (B, R); the reader is then ready for the next.
+
+        Args:
+            layers: how many layers the model's decoder attends in.
+
+        Raises:
+            UnsupportedModelError: the tap did not see every one of them.
+        """
+        mass, heads, seen = self._mass, self._heads, self._layers
+        self._mass, self._heads, self._layers = None, 0, 0
+        if mass is None or seen != layers:
+            raise UnsupportedModelError(
+                f"the tap saw {seen} of {layers} attention layers: this model (or part of it) "
+                "computes attention with code of its own, so its visual lookback cannot be read"
+            )
+        return (mass / heads).clamp_(0.0, 1.0)
+
+
+class LastRow(Reader):
+    """Reads the last row of each pass: the one that predicts the next token.
+
+    `vision` (B, K) marks the vision positions among all positions up to that row.
+    """
+
+    def __init__(self, vision: Tensor) -> None:
+        super().__init__()
+        self.vision = vision
+
+    def attend(
+        self,
+        base: Callable[..., Any],
+        module: torch.nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        """`base`, and the mass of the last row beside it."""
+        kind, softcap, scale = read_settings(module, query, kwargs)
+        seen = self.vision.shape[1]
+        if key.shape[2] < min(seen, kind.window or seen):
+            raise UnsupportedModelError(
+                f"{type(module).__name__} attends to {key.shape[2]} keys where the context has "
+                f"{seen}: its keys are not the decoder's own context (cross-attention?)"
+            )
+        scores = _last_row_scores(query, key, scale)  # (B, H, K)
+        if softcap is not None:
+            scores = softcap * torch.tanh(scores / softcap)
+        scores = _mask_row(scores, mask, seen, kind.window)
+        # A sliding cache hands over the newest positions alone, a static one has room to spare.
+        vision = self.vision[:, max(0, seen - key.shape[2]) :]
+        vision = torch.nn.functional.pad(vision, (0, key.shape[2] - vision.shape[1]))
+        share = (scores.softmax(-1) * vision[:, None]).sum(-1)
+        self.add(share[..., None])
+        out: tuple[Tensor, Tensor | None] = base(module, query, key, value, mask, **kwargs)
+        return out
+
+
+def _last_row_scores(query: Tensor, key: Tensor, scale: float) -> Tensor:
+    last = query[:, :, -1].float().unflatten(1, (key.shape[1], -1))  # (B, H_kv, g, D)
+    return (last @ key.float().transpose(-1, -2)).flatten(1, 2) * scale  # (B, H, K)
+
+
+def _mask_row(scores: Tensor, mask: Tensor | None, seen: int, window: int | None) -> Tensor:
+    """Hide what the last row may not see. The mask is (B, 1, R, K) for sdpa and eager, boolean or
+    additive; (B, K) for flash kernels, which window by themselves; or None: nothing is hidden but
+    the unused end of a static cache."""
+    keys = scores.shape[-1]
+    if mask is not None and mask.ndim == 4:
+        row = mask[:, :, -1, :keys]
+        if row.dtype == torch.bool:
+            return scores.masked_fill(~row, -torch.inf)
+        return scores + row.float()
+    position = torch.arange(keys, device=scores.device) + max(0, seen - keys)
+    hidden = position >= seen
+    if window is not None:
+        hidden = hidden | (position < seen - window)
+    scores = scores.masked_fill(hidden, -torch.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None, -keys:].bool(), -torch.inf)
+    return scores
+
+
+class _Kind:
+    """What kind of attention a layer does, as far as a reader must know."""
+
+    __slots__ = ("window",)
+
+    def __init__(self, window: int | None) -> None:
+        self.window = window
+
+
+def read_settings(
+    module: torch.nn.Module, query: Tensor, kwargs: dict[str, Any]
+) -> tuple[_Kind, float | None, float]:
+    """The window, the softcap and the scale of a layer's attention; what we cannot do is an error."""
+    for name in ("s_aux", "position_bias"):
+        if kwargs.get(name) is not None:
+            raise UnsupportedModelError(
+                f"{type(module).__name__} uses {name!r} in its attention, which LookBack cannot read"
+            )
+    if module.training:
+        raise ValueError("the model is in training mode: call model.eval() first")
+    scale = kwargs.get("scaling")
+    return (
+        _Kind(kwargs.get("sliding_window")),
+        kwargs.get("softcap"),
+        query.shape[-1] ** -0.5 if scale is None else float(scale),
+    )
+
+
+@contextmanager
+def reading(reader: Reader) -> Iterator[None]:
+    """Hand the attention of tapped models to `reader` inside the block."""
+    token = _READER.set(reader)
+    try:
+        yield
+    finally:
+        _READER.reset(token)
+
+
+def current_reader() -> Reader | None:
+    """The reader at work here, if any."""
+    return _READER.get()
+
+
+@contextmanager
+def tapped(configs: list[PretrainedConfig]) -> Iterator[None]:
+    """Put the tap in front of the attention of a decoder, given its configs; then put it back."""
+    before = [config._attn_implementation for config in configs]
+    try:
+        for config, base in zip(configs, before, strict=True):
+            config._attn_implementation = _register(base or "eager")
+        yield
+    finally:
+        for config, base in zip(configs, before, strict=True):
+            config._attn_implementation = base
+
+
+@lru_cache(maxsize=None)
+def _register(base: str) -> str:
+    name = f"lookback_{base}"
+    AttentionInterface.register(name, partial(_attention, base))
+    # The same name must be known for masks, or transformers drops them without a word.
+    AttentionMaskInterface.register(name, partial(_mask, base))
+    return name
+
+
+def _attention(
+    base: str,
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor | None]:
+    function = _base_function(type(module), base)
+    reader = _READER.get()
+    if reader is None:
+        out: tuple[Tensor, Tensor | None] = function(module, query, key, value, mask, **kwargs)
+        return out
+    return reader.attend(function, module, query, key, value, mask, **kwargs)
+
+
+def _mask(base: str, **kwargs: Any) -> Any:
+    function = ALL_MASK_ATTENTION_FUNCTIONS[base]
+    reader = _READER.get()
+    return function(**kwargs) if reader is None else reader.mask(function, **kwargs)
+
+
+@lru_cache(maxsize=None)
+def _base_function(module_class: type, base: str) -> Callable[..., Any]:
+    # Each modeling file has its own eager function, and may override others for itself.
+    namespace = sys.modules[module_class.__module__]
+    if base == "eager":
+        function: Callable[..., Any] | None = getattr(namespace, "eager_attention_forward", None)
+    else:
+        function = getattr(namespace, "ALL_ATTENTION_FUNCTIONS", ALL_ATTENTION_FUNCTIONS)[base]
+    if function is None:
+        raise UnsupportedModelError(
+            f"{module_class.__name__} has no {base!r} attention function that can be called"
+        )
+    return function

@@ -1,0 +1,69 @@
+"""What differs between LVLM families, as data: one row a family, and nothing else branches on names.
+
+A family is found by the model config's `model_type`. A model with no row of its own gets `GENERIC`:
+the paper's single global setting, and its image token read from the config as for all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Family:
+    """One row of the table.
+
+    Attributes:
+        name: as the paper writes it.
+        alpha, lam: the paper's hyperparameters for it.
+        vauq_layers: decoder layers VAUQ reads, end exclusive; None means the middle half.
+        vauq_k: the share of vision tokens VAUQ masks.
+        prompt: how to ask when the processor has no chat template: `{image}`, `{question}` and
+            `{response}` stand for the image placeholder(s), the question and the model's answer.
+    """
+
+    name: str
+    alpha: float = 0.25
+    lam: float = 1.25
+    vauq_layers: tuple[int, int] | None = None
+    vauq_k: float = 0.5
+    prompt: str | None = None
+
+
+GENERIC = Family("any other LVLM")
+
+FAMILIES: dict[str, Family] = {
+    "llava": Family(
+        "LLaVA-1.5",
+        alpha=7.0,
+        lam=1.5,
+        vauq_layers=(10, 25),
+        vauq_k=0.6,
+        prompt="USER: {image}\n{question} ASSISTANT: {response}",
+    ),
+    "qwen2_5_vl": Family("Qwen2.5-VL", alpha=0.5, lam=1.25, vauq_layers=(12, 26), vauq_k=0.5),
+    "internvl": Family("InternVL3", alpha=0.25, lam=1.25, vauq_layers=(10, 25), vauq_k=0.4),
+    "paligemma": Family("PaliGemma", prompt="{image}{question}{response}"),
+}
+
+
+def family_of(config: Any) -> Family:
+    """The family of a transformers model config (or of anything with a `model_type`)."""
+    return FAMILIES.get(config.model_type, GENERIC)
+
+
+def image_token_id(config: Any) -> int:
+    """The id of the placeholder that the vision tokens replace, as the model's own config says it.
+
+    Raises:
+        ValueError: the config names no such token, so the image does not enter the decoder's context.
+    """
+    for key in ("image_token_id", "image_token_index"):
+        value = getattr(config, key, None)
+        if isinstance(value, int):
+            return value
+    raise ValueError(
+        f"the config of this {config.model_type!r} model has neither image_token_id nor "
+        "image_token_index: LookBack needs a decoder whose context holds the vision tokens"
+    )

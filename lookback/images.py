@@ -1,0 +1,75 @@
+"""Whatever a user calls an image, as RGB Pillow images: a path, a URL, bytes, a Pillow image, a list."""
+
+from __future__ import annotations
+
+import io
+import os
+import urllib.request
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Union
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    ImageLike = Union[str, os.PathLike[str], bytes, Image]
+
+URL_TIMEOUT = 30.0
+URL_MAX_BYTES = 100 * 2**20
+
+
+def load_images(image: ImageLike | Sequence[ImageLike] | None) -> list[Image]:
+    """The image or images as a list of RGB Pillow images; None is the empty list.
+
+    Raises:
+        ValueError: what is given is no image, or a broken or an enormous one; it names which.
+        FileNotFoundError: there is no such file.
+    """
+    if image is None:
+        return []
+    if isinstance(image, Sequence) and not isinstance(image, (str, bytes)):
+        return [load_image(one) for one in image]
+    return [load_image(image)]
+
+
+def load_image(image: ImageLike) -> Image:
+    """One image as RGB, turned upright if its EXIF data say so."""
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    name = _name(image)
+    try:
+        if isinstance(image, Image.Image):
+            opened = image
+        elif isinstance(image, bytes):
+            opened = Image.open(io.BytesIO(image))
+        elif isinstance(image, str) and image.startswith(("http://", "https://")):
+            opened = Image.open(io.BytesIO(_download(image)))
+        elif isinstance(image, (str, os.PathLike)):
+            opened = Image.open(image)
+        else:
+            raise ValueError(
+                f"cannot read an image from {name}: give a path, a URL, bytes, a PIL image, or a list"
+            )
+        return ImageOps.exif_transpose(opened).convert("RGB")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no image file {name}") from None
+    except UnidentifiedImageError:
+        raise ValueError(f"{name} is not an image (or of a format Pillow does not know)") from None
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"{name} is too large: {error}") from None
+    except (OSError, SyntaxError) as error:  # Pillow's words for a truncated or broken file
+        raise ValueError(f"cannot read the image {name}: {error}") from error
+
+
+def _download(url: str) -> bytes:
+    request = urllib.request.Request(url, headers={"User-Agent": "lookback"})
+    with urllib.request.urlopen(request, timeout=URL_TIMEOUT) as reply:
+        data: bytes = reply.read(URL_MAX_BYTES + 1)
+    if len(data) > URL_MAX_BYTES:
+        raise ValueError(f"{url} is larger than {URL_MAX_BYTES // 2**20} MiB")
+    return data
+
+
+def _name(image: object) -> str:
+    if isinstance(image, bytes):
+        return f"<{len(image)} bytes>"
+    return repr(os.fspath(image)) if isinstance(image, (str, os.PathLike)) else repr(image)

@@ -1,0 +1,12 @@
+"""Mean token entropy."""
+
+from __future__ import annotations
+
+from lookback.scores.formula import Array
+from lookback.scores.registry import SignalBatch, scorer
+
+
+@scorer("entropy")
+def entropy(batch: SignalBatch) -> Array:
+    """Mean token entropy, negated so that higher is better."""
+    return -batch.mean(batch.entropy)

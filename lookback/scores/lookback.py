@@ -1,0 +1,13 @@
+"""LookBack, the paper's score."""
+
+from __future__ import annotations
+
+from lookback.families import GENERIC
+from lookback.scores.formula import Array, lookback_scores
+from lookback.scores.registry import SignalBatch, scorer
+
+
+@scorer("lookback")
+def lookback(batch: SignalBatch, alpha: float = GENERIC.alpha, lam: float = GENERIC.lam) -> Array:
+    """LookBack (Eq. 8): confidence calibrated by, and weighted towards, looking at the image."""
+    return lookback_scores(batch.log_prob, batch.lookback, batch.lengths, alpha, lam)

@@ -1,0 +1,274 @@
+"""What an engine records of each response, token by token, and the candidates that carry it.
+
+Signals are facts about a response; scores are arithmetic on them (`lookback.scores`). Nothing here
+needs torch. Arrays are float32 and read-only, and go to and from Arrow without loss.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from lookback.scores.registry import SignalBatch
+
+Floats = NDArray[np.float32]
+Ids = NDArray[np.int64]
+
+SIGNALS = ("log_prob", "lookback", "self_certainty", "entropy")
+"""The per-token signals, in the order in which they are stored."""
+
+
+@dataclass(frozen=True, eq=False)
+class Signals:
+    """The record of one response of T tokens; every signal is an array of length T.
+
+    Attributes:
+        token_ids: the response's tokens, without the end-of-turn token unless it was asked for.
+        tokens: their text; joined, they give the response as the model wrote it after the prompt.
+        log_prob: log p_t, the model's own probability (no temperature, no top-p).
+        lookback: A_t (Eq. 3), the share of attention the step that predicts token t pays to the
+            vision tokens, averaged over all layers and heads.
+        self_certainty: KL(U || p_t), in nats.
+        entropy: H(p_t), in nats.
+    """
+
+    token_ids: Ids
+    tokens: tuple[str, ...]
+    log_prob: Floats
+    lookback: Floats
+    self_certainty: Floats
+    entropy: Floats
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "token_ids", _readonly(self.token_ids, np.int64))
+        object.__setattr__(self, "tokens", tuple(self.tokens))
+        for name in SIGNALS:
+            object.__setattr__(self, name, _readonly(getattr(self, name), np.float32))
+        for name in ("tokens", *SIGNALS):
+            if len(getattr(self, name)) != len(self.token_ids):
+                raise ValueError(
+                    f"{name} has {len(getattr(self, name))} values for "
+                    f"{len(self.token_ids)} tokens: one value each a token"
+                )
+        for name in SIGNALS:
+            values = getattr(self, name)
+            if not np.isfinite(values).all():
+                t = int(np.argmax(~np.isfinite(values)))
+                raise ValueError(f"{name}[{t}] = {values[t]}: not a finite number")
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One response with its signals, which can also be read straight from it.
+
+    Attributes:
+        index: its place in the candidates it came from.
+        text: the response.
+        signals: the record.
+        finish: why it ended: "end" (the model's end-of-turn token), "stop" (a stop string),
+            "length" (the token limit), or "given" (the text came from elsewhere).
+        score: set by `Candidates.rank` and `Candidates.best`; NaN for an empty response.
+    """
+
+    index: int
+    text: str
+    signals: Signals
+    finish: str = "given"
+    score: float | None = None
+
+    @property
+    def token_ids(self) -> Ids:
+        """The response's token ids."""
+        return self.signals.token_ids
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The response's tokens as text."""
+        return self.signals.tokens
+
+    @property
+    def log_prob(self) -> Floats:
+        """log p_t of each token."""
+        return self.signals.log_prob
+
+    @property
+    def lookback(self) -> Floats:
+        """A_t of each token."""
+        return self.signals.lookback
+
+    @property
+    def self_certainty(self) -> Floats:
+        """KL(U || p_t) of each token."""
+        return self.signals.self_certainty
+
+    @property
+    def entropy(self) -> Floats:
+        """H(p_t) of each token."""
+        return self.signals.entropy
+
+    def __repr__(self) -> str:
+        score = "" if self.score is None else f", score={self.score:.4f}"
+        return f"Candidate({self.index}, {self.text!r}, {len(self.signals)} tokens{score})"
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates(Sequence[Candidate]):
+    """The candidates for one image and question: a sequence, in the order drawn or given.
+
+    Attributes:
+        items: the candidates.
+        question: what was asked.
+        prompt_ids: the prompt's tokens, vision placeholders included.
+        model: what answered.
+        defaults: the family's settings for scorers (the paper's `alpha` and `lam`).
+        sampling: how they were drawn; empty if they were given.
+    """
+
+    items: tuple[Candidate, ...]
+    question: str
+    prompt_ids: Ids
+    model: str = ""
+    defaults: Mapping[str, float] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "items", tuple(self.items))
+        object.__setattr__(self, "prompt_ids", _readonly(self.prompt_ids, np.int64))
+
+    @overload
+    def __getitem__(self, i: int) -> Candidate: ...
+    @overload
+    def __getitem__(self, i: slice) -> Candidates: ...
+    def __getitem__(self, i: int | slice) -> Candidate | Candidates:
+        return replace(self, items=self.items[i]) if isinstance(i, slice) else self.items[i]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Candidate]:
+        return iter(self.items)
+
+    def __repr__(self) -> str:
+        return f"Candidates({len(self)} for {self.question!r})"
+
+    def batch(self) -> SignalBatch:
+        """The signals of all candidates as one ragged batch, which scorers work on."""
+        from lookback.scores.registry import SignalBatch
+
+        return SignalBatch.of([c.signals for c in self])
+
+    def scores(self, scorer: str = "lookback", **params: Any) -> NDArray[np.float64]:
+        """The score of each candidate, in order; higher is better, NaN for an empty response."""
+        from lookback.scores.registry import get_scorer
+
+        return get_scorer(scorer).scores(self.batch(), self.defaults, params)
+
+    def rank(self, scorer: str = "lookback", **params: Any) -> list[Candidate]:
+        """The candidates from best to worst, each with its `score`; ties keep their order.
+
+        Args:
+            scorer: a name that `lookback.scorers()` lists.
+            params: the scorer's own settings, e.g. `alpha` and `lam`; the family's by default.
+        """
+        from lookback.scores.registry import best_first
+
+        scores = self.scores(scorer, **params)
+        return [replace(self.items[i], score=float(scores[i])) for i in best_first(scores)]
+
+    def best(self, scorer: str = "lookback", **params: Any) -> Candidate:
+        """The candidate with the highest score.
+
+        Raises:
+            ValueError: there is none, because every response is empty.
+        """
+        ranked = self.rank(scorer, **params)
+        if not ranked or ranked[0].score != ranked[0].score:  # NaN
+            raise ValueError(f"none of {len(self)} candidates has a {scorer!r} score: all are empty")
+        return ranked[0]
+
+    def to_arrow(self) -> pa.Table:
+        """One row a candidate; signals as lists; everything else in the schema's metadata."""
+        import pyarrow as pa
+
+        floats = pa.list_(pa.float32())
+        columns: dict[str, Any] = {
+            "index": pa.array([c.index for c in self], pa.int32()),
+            "text": pa.array([c.text for c in self], pa.string()),
+            "finish": pa.array([c.finish for c in self], pa.string()),
+            "token_ids": pa.array([c.token_ids for c in self], pa.list_(pa.int64())),
+            "tokens": pa.array([list(c.tokens) for c in self], pa.list_(pa.string())),
+        }
+        columns |= {name: pa.array([getattr(c, name) for c in self], floats) for name in SIGNALS}
+        meta = {
+            "question": self.question,
+            "prompt_ids": self.prompt_ids.tolist(),
+            "model": self.model,
+            "defaults": dict(self.defaults),
+            "sampling": dict(self.sampling),
+        }
+        return pa.table(columns).replace_schema_metadata({"lookback": json.dumps(meta)})
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table) -> Candidates:
+        """The inverse of `to_arrow`."""
+        meta = (table.schema.metadata or {}).get(b"lookback")
+        if meta is None:
+            raise ValueError("this table has no 'lookback' metadata: was it made by to_arrow()?")
+        items = []
+        for row in table.to_pylist():
+            head = {k: row.pop(k) for k in ("index", "text", "finish")}
+            items.append(Candidate(**head, signals=Signals(**row)))
+        info = json.loads(meta)
+        return cls(items=tuple(items), **info)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """`to_arrow` as a pandas frame (needs pandas: `pip install lookback-vlm[pandas]`)."""
+        try:
+            import pandas  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                "to_pandas() needs pandas: pip install 'lookback-vlm[pandas]' (to_arrow() does not)"
+            ) from error
+        return self.to_arrow().to_pandas()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers, ready for JSON."""
+        return {
+            "question": self.question,
+            "model": self.model,
+            "prompt_ids": self.prompt_ids.tolist(),
+            "defaults": dict(self.defaults),
+            "sampling": dict(self.sampling),
+            "candidates": [candidate_dict(c) for c in self],
+        }
+
+
+def candidate_dict(candidate: Candidate) -> dict[str, Any]:
+    """One candidate as plain lists and numbers, ready for JSON."""
+    signals = {
+        k: v.tolist() if isinstance(v, np.ndarray) else list(v)
+        for k, v in asdict(candidate.signals).items()
+    }
+    head = {"index": candidate.index, "text": candidate.text, "finish": candidate.finish}
+    score = candidate.score
+    if score is not None:
+        head["score"] = score if np.isfinite(score) else None
+    return head | signals
+
+
+def _readonly(values: Any, dtype: type) -> NDArray[Any]:
+    array = np.array(values, dtype=dtype).reshape(-1)
+    array.setflags(write=False)
+    return array

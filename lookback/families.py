@@ -1,4 +1,4 @@
-"""What differs between LVLM families, as data: one row a family, and nothing else branches on names.
+"""What differs between LVLM families, as data: one row a family; nothing else branches.
 
 A family is found by the model config's `model_type`. A model with no row of its own gets `GENERIC`:
 the paper's single global setting, and its image token read from the config as for all others.
@@ -57,7 +57,7 @@ def image_token_id(config: Any) -> int:
     """The id of the placeholder that the vision tokens replace, as the model's own config says it.
 
     Raises:
-        ValueError: the config names no such token, so the image does not enter the decoder's context.
+        ValueError: the config names no such token, so no image enters the context.
     """
     for key in ("image_token_id", "image_token_index"):
         value = getattr(config, key, None)

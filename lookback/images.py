@@ -1,4 +1,4 @@
-"""Whatever a user calls an image, as RGB Pillow images: a path, a URL, bytes, a Pillow image, a list."""
+"""What users call an image (a path, a URL, bytes, a PIL image, a list), as RGB PIL images."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import io
 import os
 import urllib.request
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    ImageLike = Union[str, os.PathLike[str], bytes, Image]
+    ImageLike = str | os.PathLike[str] | bytes | Image
 
 URL_TIMEOUT = 30.0
 URL_MAX_BYTES = 100 * 2**20
@@ -47,7 +47,7 @@ def load_image(image: ImageLike) -> Image:
             opened = Image.open(image)
         else:
             raise ValueError(
-                f"cannot read an image from {name}: give a path, a URL, bytes, a PIL image, or a list"
+                f"{name} is no image: give a path, a URL, bytes, a PIL image, or a list"
             )
         return ImageOps.exif_transpose(opened).convert("RGB")
     except FileNotFoundError:

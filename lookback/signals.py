@@ -195,7 +195,9 @@ class Candidates(Sequence[Candidate]):
         """
         ranked = self.rank(scorer, **params)
         if not ranked or ranked[0].score != ranked[0].score:  # NaN
-            raise ValueError(f"none of {len(self)} candidates has a {scorer!r} score: all are empty")
+            raise ValueError(
+                f"none of {len(self)} candidates has a {scorer!r} score: all are empty"
+            )
         return ranked[0]
 
     def to_arrow(self) -> pa.Table:
@@ -269,6 +271,6 @@ def candidate_dict(candidate: Candidate) -> dict[str, Any]:
 
 
 def _readonly(values: Any, dtype: type) -> NDArray[Any]:
-    array = np.array(values, dtype=dtype).reshape(-1)
+    array: NDArray[Any] = np.array(values, dtype=dtype).reshape(-1)
     array.setflags(write=False)
     return array

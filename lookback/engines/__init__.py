@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Union
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lookback.signals import Candidate, Candidates
 
 if TYPE_CHECKING:
     from lookback.images import ImageLike
 
-    Images = Union[ImageLike, Sequence[ImageLike], None]
-    Response = Union[str, Sequence[int], Candidate]
+    Images = ImageLike | Sequence[ImageLike] | None
+    Response = str | Sequence[int] | Candidate
 
 Progress = Callable[[int, int], None]
 """Called with (done, total) while something long runs."""

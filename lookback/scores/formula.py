@@ -1,6 +1,6 @@
 """The paper's equations 3 to 8 as pure functions on arrays. No models, no I/O, no torch.
 
-One response is two arrays of length T: `log_prob` (log p_t) and `a` (the visual lookback A_t, Eq. 3).
+One response is two arrays of length T: `log_prob` (log p_t) and `a` (visual lookback A_t, Eq. 3).
 Many responses are a ragged batch: the tokens of all responses one after another, and `lengths`.
 """
 
@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 
 A_FLOOR = 1e-10
-"""log A_t needs A_t > 0. A share of attention of exactly 0 (no image, or a window that slid past it)
-is taken as this value, far below anything a softmax over a real context gives."""
+"""log A_t needs A_t > 0. A share of attention of exactly 0 (no image, or a window that slid past
+it) is taken as this value, far below anything a softmax over a real context gives."""
 
 # The paper's search space (appendix "Hyperparameter Selection Protocol"): 14 x 12 pairs.
 ALPHAS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)

@@ -22,7 +22,7 @@ from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 from lookback.engines import UnsupportedModelError
 from lookback.engines.transformers.attention import Part, attend, join
-from lookback.engines.transformers.tap import Reader, read_settings
+from lookback.engines.transformers.tap import Reader, settings_of
 
 
 @dataclass
@@ -66,6 +66,8 @@ class SharedLayer(DynamicLayer):
         super().__init__()
         self.prefix = prefix
         self.length = 0
+        self.keys: Any = None
+        self.values: Any = None
 
     def lazy_initialization(self, key_states: Tensor, *args: Any, **kwargs: Any) -> None:
         """Called by `update` when the first keys arrive."""
@@ -80,7 +82,7 @@ class SharedLayer(DynamicLayer):
         self.keys = self._append(self.keys, key_states)
         self.values = self._append(self.values, value_states)
         self.length += key_states.shape[2]
-        keys = self.keys[:, :, : self.length]
+        keys: Any = self.keys[:, :, : self.length]
         # How the reader finds the prompt's keys: layers that share keys pass this very tensor on.
         keys.lookback_prefix = self.prefix
         return keys, self.values[:, :, : self.length]
@@ -168,22 +170,19 @@ class SharedPrefix(Reader):
                 f"{type(module).__name__} changes its keys after they went through the cache: "
                 "continuations cannot share the prompt"
             )
-        _, softcap, scale = read_settings(module, query, kwargs)
+        scale, softcap, _ = settings_of(module, query, kwargs)
         n, heads, rows, _ = query.shape
         kv_heads, length = key.shape[1], self.prefix.length
         # Every continuation's rows look at the same prompt keys: fold them, and the query heads
         # that share a key head, into the rows of one batch.
         folded = query.unflatten(1, (kv_heads, -1)).permute(1, 0, 2, 3, 4).flatten(1, 3)[None]
 
+        hidden = None if mask is None else self._fold_mask(mask, query, kv_heads)
+
         def over_prompt(start: int, end: int) -> Part:
-            part = attend(
-                folded,
-                prompt.keys[:, :, start:end],
-                prompt.values[:, :, start:end],
-                scale=scale,
-                softcap=softcap,
-                mask=None if mask is None else self._fold_mask(mask, query, kv_heads)[..., start:end],
-            )
+            keys, values = prompt.keys[:, :, start:end], prompt.values[:, :, start:end]
+            seen = None if hidden is None else hidden[..., start:end]
+            part = attend(folded, keys, values, scale=scale, softcap=softcap, mask=seen)
             return Part(*(_unfold(x[0], n, heads, rows) for x in part))
 
         split = self.prefix.vision if self.tap else 0

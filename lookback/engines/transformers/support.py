@@ -1,4 +1,4 @@
-"""Can this model's visual lookback be read at all, and where? Asked once, when a model is taken in."""
+"""Can this model's visual lookback be read, and where? Asked once, when a model is taken in."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache, partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -101,9 +101,9 @@ class LastRow(Reader):
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """`base`, and the mass of the last row beside it."""
-        kind, softcap, scale = read_settings(module, query, kwargs)
+        scale, softcap, window = settings_of(module, query, kwargs)
         seen = self.vision.shape[1]
-        if key.shape[2] < min(seen, kind.window or seen):
+        if key.shape[2] < min(seen, window or seen):
             raise UnsupportedModelError(
                 f"{type(module).__name__} attends to {key.shape[2]} keys where the context has "
                 f"{seen}: its keys are not the decoder's own context (cross-attention?)"
@@ -111,7 +111,7 @@ class LastRow(Reader):
         scores = _last_row_scores(query, key, scale)  # (B, H, K)
         if softcap is not None:
             scores = softcap * torch.tanh(scores / softcap)
-        scores = _mask_row(scores, mask, seen, kind.window)
+        scores = _mask_row(scores, mask, seen, window)
         # A sliding cache hands over the newest positions alone, a static one has room to spare.
         vision = self.vision[:, max(0, seen - key.shape[2]) :]
         vision = torch.nn.functional.pad(vision, (0, key.shape[2] - vision.shape[1]))
@@ -146,31 +146,30 @@ def _mask_row(scores: Tensor, mask: Tensor | None, seen: int, window: int | None
     return scores
 
 
-class _Kind:
-    """What kind of attention a layer does, as far as a reader must know."""
+class Settings(NamedTuple):
+    """How a layer attends, as far as a reader must know."""
 
-    __slots__ = ("window",)
+    scale: float
+    softcap: float | None
+    window: int | None
 
-    def __init__(self, window: int | None) -> None:
-        self.window = window
 
+def settings_of(module: torch.nn.Module, query: Tensor, kwargs: dict[str, Any]) -> Settings:
+    """A layer's settings, from what it passes to its attention function.
 
-def read_settings(
-    module: torch.nn.Module, query: Tensor, kwargs: dict[str, Any]
-) -> tuple[_Kind, float | None, float]:
-    """The window, the softcap and the scale of a layer's attention; what we cannot do is an error."""
+    Raises:
+        UnsupportedModelError: it does something to its scores that we do not.
+    """
     for name in ("s_aux", "position_bias"):
         if kwargs.get(name) is not None:
             raise UnsupportedModelError(
-                f"{type(module).__name__} uses {name!r} in its attention, which LookBack cannot read"
+                f"{type(module).__name__} attends with {name!r}, which LookBack cannot read"
             )
-    if module.training:
-        raise ValueError("the model is in training mode: call model.eval() first")
     scale = kwargs.get("scaling")
-    return (
-        _Kind(kwargs.get("sliding_window")),
-        kwargs.get("softcap"),
-        query.shape[-1] ** -0.5 if scale is None else float(scale),
+    return Settings(
+        scale=query.shape[-1] ** -0.5 if scale is None else float(scale),
+        softcap=kwargs.get("softcap"),
+        window=kwargs.get("sliding_window"),
     )
 
 
@@ -202,7 +201,7 @@ def tapped(configs: list[PretrainedConfig]) -> Iterator[None]:
             config._attn_implementation = base
 
 
-@lru_cache(maxsize=None)
+@cache
 def _register(base: str) -> str:
     name = f"lookback_{base}"
     AttentionInterface.register(name, partial(_attention, base))
@@ -220,7 +219,7 @@ def _attention(
     mask: Tensor | None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    function = _base_function(type(module), base)
+    function = _base_function(type(module).__module__, base)
     reader = _READER.get()
     if reader is None:
         out: tuple[Tensor, Tensor | None] = function(module, query, key, value, mask, **kwargs)
@@ -234,16 +233,16 @@ def _mask(base: str, **kwargs: Any) -> Any:
     return function(**kwargs) if reader is None else reader.mask(function, **kwargs)
 
 
-@lru_cache(maxsize=None)
-def _base_function(module_class: type, base: str) -> Callable[..., Any]:
+@cache
+def _base_function(source: str, base: str) -> Callable[..., Any]:
     # Each modeling file has its own eager function, and may override others for itself.
-    namespace = sys.modules[module_class.__module__]
+    namespace = sys.modules[source]
     if base == "eager":
         function: Callable[..., Any] | None = getattr(namespace, "eager_attention_forward", None)
     else:
         function = getattr(namespace, "ALL_ATTENTION_FUNCTIONS", ALL_ATTENTION_FUNCTIONS)[base]
     if function is None:
         raise UnsupportedModelError(
-            f"{module_class.__name__} has no {base!r} attention function that can be called"
+            f"{source} has no {base!r} attention function that can be called"
         )
     return function

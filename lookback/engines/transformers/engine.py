@@ -1,0 +1,274 @@
+"""The engine for models of the transformers library: text and images in, candidates out."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from lookback.engines import Progress
+from lookback.engines.transformers.decoder import ROWS, Continuation, Decoder
+from lookback.engines.transformers.prompts import Prompter
+from lookback.engines.transformers.support import end_token_ids
+from lookback.families import family_of
+from lookback.images import load_images
+from lookback.signals import Candidate, Candidates, Signals
+
+if TYPE_CHECKING:
+    from lookback.engines import Images, Response
+
+
+class TransformersEngine:
+    """A transformers LVLM with its processor. Made by `lookback.load`.
+
+    Calls from several threads are served one after another. Between calls the model is as it was
+    given: it can be used for anything else.
+
+    Attributes:
+        model: the transformers model.
+        processor: its processor.
+        name: where it came from.
+        family: its row in `lookback.families`.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        processor: Any,
+        *,
+        name: str | None = None,
+        prompt: str | None = None,
+    ) -> None:
+        self.model = model
+        self.processor = processor
+        self.name = name or model.name_or_path or type(model).__name__
+        self.family = family_of(model.config)
+        self._decoder = Decoder(model)
+        self._prompter = Prompter(processor, self.family, self._decoder.image_token, prompt)
+        self._end_tokens = end_token_ids(model)
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"TransformersEngine({self.name!r}, {self.family.name}, {self.model.device})"
+
+    def score(
+        self,
+        image: Images,
+        question: str,
+        responses: str | Sequence[Response],
+        *,
+        keep_end: bool = False,
+        progress: Progress | None = None,
+    ) -> Candidates:
+        """Record the signals of given responses: one pass for the prompt, one for all responses.
+
+        Args:
+            image: a path, URL, bytes, PIL image, a list of these, or None for no image (A_t is 0).
+            question: what was asked, without any image placeholder.
+            responses: texts, token-id lists, or candidates (whose token ids are taken as they are).
+            keep_end: let the end-of-turn token be part of each response.
+            progress: called with (responses done, of so many).
+        """
+        given = [responses] if isinstance(responses, (str, Candidate)) else list(responses)
+        if not given:
+            raise ValueError("no responses given: there is nothing to score")
+        with self._lock:
+            inputs = self._inputs(image, question)
+            prompt_ids = inputs["input_ids"][0].tolist()
+            ids = [self._response_ids(prompt_ids, i, one) for i, one in enumerate(given)]
+            end = self._end_tokens[:1] if keep_end else []
+            scored = self._decoder.score(
+                self._decoder.prefill(inputs), [[*one, *end] for one in ids], progress
+            )
+            texts = [one if isinstance(one, str) else None for one in given]
+            return self._candidates(question, prompt_ids, scored, texts)
+
+    def sample(
+        self,
+        image: Images,
+        question: str,
+        n: int = 25,
+        *,
+        temperature: float = 1.2,
+        top_p: float = 0.9,
+        top_k: int | None = None,
+        max_new_tokens: int = 256,
+        stop: str | Sequence[str] | None = None,
+        seed: int | None = None,
+        keep_end: bool = False,
+        progress: Progress | None = None,
+    ) -> Candidates:
+        """Draw n candidates from one pass over the prompt, with their signals recorded on the way.
+
+        The defaults are the paper's. Candidate i draws from a random stream of its own, fixed by
+        (seed, i): the first 5 of 25 are the 5 of a smaller draw.
+
+        Args:
+            image: a path, URL, bytes, PIL image, a list of these, or None for no image.
+            question: what to ask, without any image placeholder.
+            n: how many candidates.
+            temperature: of the sampling; 0 takes the most likely token. Signals are untempered.
+            top_p: sample from the likeliest tokens that hold this much probability together.
+            top_k: and from at most so many.
+            max_new_tokens: the longest response.
+            stop: text (or texts) at which a response ends; it is not part of the response.
+            seed: None draws one, which `sampling["seed"]` of the result tells.
+            keep_end: let the end-of-turn token be part of each response.
+            progress: called with (steps done, of at most so many).
+        """
+        _check_sampling(n, temperature, top_p, top_k, max_new_tokens)
+        seed = secrets.randbits(32) if seed is None else seed
+        stops = [stop] if isinstance(stop, str) else list(stop or [])
+        if "" in stops:
+            raise ValueError("a stop text must not be empty")
+        with self._lock:
+            inputs = self._inputs(image, question)
+            prompt_ids = inputs["input_ids"][0].tolist()
+
+            def stopped(ids: list[int]) -> bool:
+                text = self._prompter.decode(prompt_ids, ids)
+                return any(one in text for one in stops)
+
+            drawn = self._decoder.sample(
+                self._decoder.prefill(inputs),
+                n,
+                temperature=temperature,
+                top_p=top_p,
+                top_k=top_k,
+                max_new_tokens=max_new_tokens,
+                seed=seed,
+                end_tokens=self._end_tokens,
+                stopped=stopped if stops else None,
+                progress=progress,
+            )
+            drawn = [self._trim(prompt_ids, one, stops, keep_end) for one in drawn]
+            settings = {
+                "n": n,
+                "temperature": temperature,
+                "top_p": top_p,
+                "top_k": top_k,
+                "max_new_tokens": max_new_tokens,
+                "stop": stops,
+                "seed": seed,
+            }
+            return self._candidates(question, prompt_ids, drawn, sampling=settings)
+
+    def ask(
+        self,
+        image: Images,
+        prompt: str | Sequence[str],
+        *,
+        max_new_tokens: int = 256,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> list[str]:
+        """Plain answers to one or several prompts about one image, in one batch; no signals.
+
+        For the model's own use as a judge. Greedy unless a temperature is given.
+        """
+        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+        if not prompts:
+            return []
+        images = load_images(image)
+        sampling: dict[str, Any] = {"do_sample": False}
+        if temperature > 0:
+            sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
+        with self._lock, torch.no_grad(), torch.random.fork_rng():
+            torch.manual_seed(seed)
+            texts = [self._prompter.text(len(images), one) for one in prompts]
+            inputs = self._prompter.inputs([images] * len(texts), texts, self.model)
+            out = self.model.generate(**inputs, max_new_tokens=max_new_tokens, **sampling)
+        new = out[:, inputs["input_ids"].shape[1] :]
+        answers: list[str] = self._prompter.tokenizer.batch_decode(new, skip_special_tokens=True)
+        return [answer.strip() for answer in answers]
+
+    def _inputs(self, image: Images, question: str) -> dict[str, Any]:
+        images = load_images(image)
+        text = self._prompter.text(len(images), question)
+        return self._prompter.inputs([images], [text], self.model)
+
+    def _response_ids(self, prompt_ids: list[int], i: int, response: Response) -> list[int]:
+        if isinstance(response, str):
+            try:
+                return self._prompter.encode(prompt_ids, response)
+            except ValueError as error:
+                raise ValueError(f"response {i}: {error}") from None
+        ids = response.token_ids if isinstance(response, Candidate) else response
+        ids = [int(token) for token in ids]
+        if not ids:
+            raise ValueError(f"response {i} is empty: there is nothing to score")
+        for token in ids:
+            if not 0 <= token < self._decoder.vocab:
+                raise ValueError(
+                    f"response {i}: token id {token} is outside the vocabulary of "
+                    f"{self._decoder.vocab}"
+                )
+            if token == self._decoder.image_token:
+                raise ValueError(f"response {i}: token id {token} is the image placeholder")
+        return ids
+
+    def _trim(
+        self, prompt_ids: list[int], one: Continuation, stops: list[str], keep_end: bool
+    ) -> Continuation:
+        """Without the end token; up to the token in which a stop text begins."""
+        if one.finish == "end" and not keep_end:
+            return one.cut(len(one.token_ids) - 1)
+        if one.finish == "stop":
+            pieces = self._prompter.pieces(prompt_ids, one.token_ids)
+            text = "".join(pieces)
+            start = min(text.find(stop) for stop in stops if stop in text)
+            ends = np.cumsum([len(piece) for piece in pieces])
+            return one.cut(int(np.searchsorted(ends, start, side="right")))
+        return one
+
+    def _candidates(
+        self,
+        question: str,
+        prompt_ids: list[int],
+        found: list[Continuation],
+        texts: Sequence[str | None] | None = None,
+        sampling: dict[str, Any] | None = None,
+    ) -> Candidates:
+        items = [
+            make_candidate(self._prompter, prompt_ids, i, one, texts[i] if texts else None)
+            for i, one in enumerate(found)
+        ]
+        return Candidates(
+            tuple(items),
+            question,
+            np.array(prompt_ids),
+            model=self.name,
+            defaults={"alpha": self.family.alpha, "lam": self.family.lam},
+            sampling=sampling or {},
+        )
+
+
+def make_candidate(
+    prompter: Prompter, prompt_ids: list[int], i: int, one: Continuation, text: str | None = None
+) -> Candidate:
+    """A continuation with its text (decoded, if not given) and the text of its tokens."""
+    signals = Signals(
+        np.array(one.token_ids),
+        tuple(prompter.pieces(prompt_ids, one.token_ids)),
+        **dict(zip(ROWS, one.signals, strict=True)),
+    )
+    text = prompter.decode(prompt_ids, one.token_ids) if text is None else text
+    return Candidate(i, text, signals, one.finish)
+
+
+def _check_sampling(
+    n: int, temperature: float, top_p: float, top_k: int | None, max_new_tokens: int
+) -> None:
+    for name, value in (("n", n), ("max_new_tokens", max_new_tokens), ("top_k", top_k)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} = {value}: must be at least 1")
+    if not temperature >= 0:
+        raise ValueError(f"temperature = {temperature}: must be at least 0")
+    if not 0 < top_p <= 1:
+        raise ValueError(f"top_p = {top_p}: must be above 0 and at most 1")

@@ -1,0 +1,11 @@
+"""Settings for all tests: one thread a process, no hub, no random surprises."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from hypothesis import settings
+
+settings.register_profile("lookback", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("lookback")

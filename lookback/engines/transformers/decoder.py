@@ -96,7 +96,7 @@ class Decoder:
             DynamicLayer() if isinstance(layer, DynamicSlidingWindowLayer) else layer
             for layer in cache.layers
         ]
-        reader = LastRow(vision)
+        reader = LastRow(vision, keys=ids.shape[1])
         with self._running(), reading(reader):
             out = self.model(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
             logits = out.logits[:, -1].float()
@@ -216,7 +216,7 @@ class Decoder:
                     break
                 if done.any():  # what has ended leaves the batch
                     keep = (~done).nonzero()[:, 0]
-                    cache.batch_select_indices(keep)
+                    cache.reorder_cache(keep)
                     alive, token = alive[keep], token[keep]
                 rows, lookback = self._forward(token[:, None], cache, reader)
                 logits = rows[:, -1]

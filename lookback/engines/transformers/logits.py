@@ -48,8 +48,9 @@ def next_token_probs(
 ) -> Tensor:
     """The distribution that is sampled from: temperature, then top-k, then top-p, (N, V), float32.
 
-    Equal to transformers' own processors, ties at the edge of the nucleus included. A temperature
-    of 0 puts everything on the most likely token.
+    Equal to transformers' own processors; which of several tokens with the very same logit stays
+    when not all fit into the nucleus is open there, and fixed here. A temperature of 0 puts
+    everything on the most likely token.
     """
     scores = logits.float()
     if temperature == 0:
@@ -92,7 +93,9 @@ def draw(probs: Tensor, uniform: Tensor) -> Tensor:
     where `uniform` falls on an edge.
     """
     cdf = probs.double().cumsum(-1)
-    return torch.searchsorted(cdf, uniform[:, None] * cdf[:, -1:], right=True)[:, 0]
+    # A product rounded up to the very end would fall off it.
+    point = torch.minimum(uniform[:, None] * cdf[:, -1:], cdf[:, -1:].nextafter(cdf.new_zeros(())))
+    return torch.searchsorted(cdf, point, right=True)[:, 0]
 
 
 def streams(seed: int, n: int, length: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import Cache
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import CacheLayerMixin, DynamicLayer
 from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 from lookback.engines import UnsupportedModelError
@@ -106,11 +106,11 @@ class SharedLayer(DynamicLayer):
         """Masks cover the whole context, prompt first."""
         return self.get_seq_length() + query_length, 0
 
-    def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep some continuations."""
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Keep these continuations, in this order."""
         if self.length:
-            self.keys = self.keys[indices, :, : self.length]
-            self.values = self.values[indices, :, : self.length]
+            self.keys = self.keys[beam_idx, :, : self.length]
+            self.values = self.values[beam_idx, :, : self.length]
 
 
 class SharedCache(Cache):
@@ -123,13 +123,13 @@ class SharedCache(Cache):
 def _shared(layer: Any, n: int) -> Any:
     if type(layer) is DynamicLayer:
         return SharedLayer(layer)
-    # A state without keys (convolution, linear attention) is small: each continuation has its own.
-    if not hasattr(layer, "batch_repeat_interleave"):
+    if isinstance(layer, CacheLayerMixin):
         raise UnsupportedModelError(
-            f"a layer with a {type(layer).__name__} cannot be shared between continuations"
+            f"the keys of a {type(layer).__name__} cannot be shared between continuations"
         )
+    # A state without keys (convolution, linear attention) is small: each continuation has its own.
     own = copy.deepcopy(layer)
-    own.batch_repeat_interleave(n)
+    own.reorder_cache(torch.zeros(n, dtype=torch.long))
     return own
 
 

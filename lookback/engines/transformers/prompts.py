@@ -101,7 +101,8 @@ class Prompter:
         bos = self.tokenizer.bos_token
         if bos and texts[0].startswith(bos):  # the template wrote it: not a second time
             arguments["add_special_tokens"] = False
-        return to_model(self.processor(**arguments), model)
+        inputs = self.processor(**arguments)
+        return to_model({k: v for k, v in inputs.items() if k != "labels"}, model)
 
     def encode(self, prompt_ids: Sequence[int], response: str) -> list[int]:
         """The tokens of `response` as the model would have written it after the prompt.

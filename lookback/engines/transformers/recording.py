@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoProcessor, PreTrainedModel
+from transformers import AutoProcessor, DynamicCache, PreTrainedModel
 
 from lookback.engines.transformers.decoder import Continuation
 from lookback.engines.transformers.engine import TransformersEngine, make_candidate
@@ -211,7 +211,9 @@ class Recorder:
             call = self._call or {"returned": 1, "end_tokens": end_token_ids(model)}
             self._generations.append(_Generation(ids.clone(), mask, **call))
             self._reader.vision = vision
+            self._reader.keys = ids.shape[1] if isinstance(cache, DynamicCache) else None
             return
+        self._reader.keys = None
         generation = self._generations[-1]
         if ids.shape[1] > 1:
             if generation.tokens:

@@ -83,12 +83,15 @@ class Reader(ABC):
 class LastRow(Reader):
     """Reads the last row of each pass: the one that predicts the next token.
 
-    `vision` (B, K) marks the vision positions among all positions up to that row.
+    `vision` (B, K) marks the vision positions among all positions up to that row. `keys` is how
+    many keys each layer must then have, where that is known: not so in a cache that slides, or one
+    with room to spare.
     """
 
-    def __init__(self, vision: Tensor) -> None:
+    def __init__(self, vision: Tensor, keys: int | None = None) -> None:
         super().__init__()
         self.vision = vision
+        self.keys = keys
 
     def attend(
         self,
@@ -103,10 +106,10 @@ class LastRow(Reader):
         """`base`, and the mass of the last row beside it."""
         scale, softcap, window = settings_of(module, query, kwargs)
         seen = self.vision.shape[1]
-        if key.shape[2] < min(seen, window or seen):
+        if self.keys is not None and key.shape[2] != self.keys:
             raise UnsupportedModelError(
                 f"{type(module).__name__} attends to {key.shape[2]} keys where the context has "
-                f"{seen}: its keys are not the decoder's own context (cross-attention?)"
+                f"{self.keys}: they are not the decoder's own context (cross-attention?)"
             )
         scores = _last_row_scores(query, key, scale)  # (B, H, K)
         if softcap is not None:

@@ -1,0 +1,217 @@
+"""The `lookback` command: parse, call, print. Results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+if TYPE_CHECKING:
+    from lookback.engines import Progress
+    from lookback.engines.transformers import TransformersEngine
+    from lookback.signals import Candidate, Candidates
+
+app = typer.Typer(
+    help="Which of N answers does the image support? Scores vision-language model responses.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Image = Annotated[
+    list[str], typer.Option("--image", "-i", help="A further image; may be repeated.")
+]
+Model = Annotated[
+    Optional[str], typer.Option(help="A hub id or a folder.", show_default=False)  # noqa: UP045
+]
+Scorer = Annotated[str, typer.Option(help="Rank by this; see `lookback scorers`.")]
+Alpha = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(help="LookBack's α; by default the model family's.", show_default=False),
+]
+Lam = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(help="LookBack's λ; by default the model family's.", show_default=False),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print all signals as JSON.")]
+Device = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.", show_default=False),
+]
+
+
+@app.command()
+def ask(
+    image: Annotated[str, typer.Argument(help="A file or a URL.")],
+    question: Annotated[str, typer.Argument(help="What to ask about it.")],
+    n: Annotated[int, typer.Option("-n", help="How many answers to draw.")] = 25,
+    model: Model = None,
+    scorer: Scorer = "lookback",
+    alpha: Alpha = None,
+    lam: Lam = None,
+    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 1.2,
+    top_p: Annotated[float, typer.Option(help="The nucleus to sample from.")] = 0.9,
+    max_new_tokens: Annotated[int, typer.Option(help="The longest answer.")] = 256,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same answers.")] = 42,
+    more_images: Image = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a question about an image N times, rank the answers, print the best."""
+    lb = _load(model, device)
+    with _progress(f"drawing {n} answers") as progress:
+        cands = lb.sample(
+            [image, *more_images],
+            question,
+            n,
+            temperature=temperature,
+            top_p=top_p,
+            max_new_tokens=max_new_tokens,
+            seed=seed,
+            progress=progress,
+        )
+    _show(cands, scorer, {"alpha": alpha, "lam": lam}, as_json)
+
+
+@app.command()
+def score(
+    image: Annotated[str, typer.Argument(help="A file or a URL.")],
+    question: Annotated[str, typer.Argument(help="What was asked about it.")],
+    responses: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(help="The answers.", show_default=False),
+    ] = None,
+    file: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Read answers from here, one a line; - is stdin.", show_default=False),
+    ] = None,
+    model: Model = None,
+    scorer: Scorer = "lookback",
+    alpha: Alpha = None,
+    lam: Lam = None,
+    more_images: Image = [],  # noqa: B006
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score answers that exist already, from any model or person, and rank them."""
+    given = list(responses or [])
+    if file is not None:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        given += [line for line in text.splitlines() if line.strip()]
+    if not given:
+        raise ValueError("no answers given: write them as arguments, or name a --file")
+    lb = _load(model, device)
+    with _progress(f"scoring {len(given)} answers") as progress:
+        cands = lb.score([image, *more_images], question, given, progress=progress)
+    _show(cands, scorer, {"alpha": alpha, "lam": lam}, as_json)
+
+
+@app.command()
+def scorers(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """List the scorers and their settings."""
+    from rich.table import Table
+
+    from lookback.scores.registry import scorers as registered
+
+    known = registered().values()
+    if as_json:
+        _print_json([{"name": s.name, "settings": s.params, "about": s.about} for s in known])
+        return
+    table = Table("scorer", "settings", "what it is", box=None, pad_edge=False)
+    for s in known:
+        table.add_row(s.name, ", ".join(s.params), s.about)
+    _console().print(table)
+
+
+def main() -> None:
+    """Run the command; expected failures become one line on stderr and exit status 1."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # e.g. `lookback ask ... | head`
+        sys.stderr.close()
+        sys.exit(141)
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        print(f"lookback: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _load(model: str | None, device: str | None) -> TransformersEngine:
+    with _console(stderr=True).status("loading the model"):
+        import transformers
+
+        from lookback.engines.transformers import load
+
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
+        return load(model, device=device)
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Progress]:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn(title), BarColumn(), TextColumn("{task.completed}"), TimeElapsedColumn()
+    with Progress(*columns, console=_console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _show(cands: Candidates, scorer: str, params: dict[str, float | None], as_json: bool) -> None:
+    given = {name: value for name, value in params.items() if value is not None}
+    ranked = cands.rank(scorer, **given)
+    if as_json:
+        from lookback.signals import candidate_dict
+
+        data = cands.to_dict() | {"scorer": scorer}
+        data["candidates"] = [candidate_dict(c) for c in ranked]
+        _print_json(data)
+        return
+    console = _console()
+    console.print(_table(ranked, scorer))
+    if ranked[0].score == ranked[0].score:  # not NaN: at least one answer is not empty
+        console.print(f"\nbest by {scorer}:", style="bold")
+        console.print(ranked[0].text.strip(), markup=False, highlight=False)
+    else:
+        raise ValueError("every answer is empty: there is no best one")
+
+
+def _table(ranked: list[Candidate], scorer: str) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("#", scorer, "log p", "A", "tokens"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("answer", overflow="ellipsis", no_wrap=True)
+    for c in ranked:
+        empty = not len(c.signals)
+        numbers = (
+            ["-"] * 3
+            if empty
+            else [f"{value:.4f}" for value in (c.score, c.log_prob.mean(), c.lookback.mean())]
+        )
+        answer = Text(" ".join(c.text.split()) or "(empty)")
+        table.add_row(str(c.index), *numbers, str(len(c.signals)), answer)
+    return table
+
+
+def _console(stderr: bool = False) -> Any:
+    from rich.console import Console
+
+    return Console(stderr=stderr)
+
+
+def _print_json(data: Any) -> None:
+    print(json.dumps(data, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Every family against eager attention maps: the signals of given, sampled and recorded responses."""
+
+import numpy as np
+import pytest
+import torch
+from engines.reference import QUESTION, attention, eager_signals, noise
+from zoo import EXTRA_NAMES, NAMES, UNSUPPORTED_NAMES, build, build_unsupported
+
+import lookback
+from lookback.engines.transformers.decoder import ROWS
+from lookback.families import image_token_id
+
+ALL = NAMES + EXTRA_NAMES
+SAMPLING = {"temperature": 1.2, "top_p": 0.9, "max_new_tokens": 12, "seed": 3}
+
+
+@pytest.fixture(params=ALL)
+def zoo(request):
+    return build(request.param)
+
+
+@pytest.fixture
+def lb(zoo):
+    return lookback.load(zoo.model, zoo.processor)
+
+
+def stack(candidate):
+    return np.stack([getattr(candidate, name) for name in ROWS])
+
+
+def test_scored_signals_equal_those_from_attention_maps(zoo, lb):
+    """Ragged responses, so that some are padded; one of a single token."""
+    rng = np.random.default_rng(1)
+    plain = [i for i in range(10, 250) if i not in lb._prompter.tokenizer.all_special_ids]
+    responses = [rng.choice(plain, length).tolist() for length in (9, 1, 4, 17)]
+    cands = lb.score(noise(), QUESTION, responses)
+    inputs = lb._inputs(noise(), QUESTION)
+    assert cands.prompt_ids.tolist() == inputs["input_ids"][0].tolist()
+    for response, candidate in zip(responses, cands, strict=True):
+        assert candidate.token_ids.tolist() == response
+        expected = eager_signals(zoo.model, inputs, response)
+        np.testing.assert_allclose(stack(candidate), expected, atol=1e-5, rtol=1e-5)
+    assert np.ptp(np.concatenate([c.lookback for c in cands])) > 0.01  # not a constant
+
+
+def test_what_was_sampled_scores_the_same(lb):
+    drawn = lb.sample(noise(), QUESTION, 6, **SAMPLING)
+    scored = lb.score(noise(), QUESTION, [c for c in drawn if len(c.signals)])
+    for a, b in zip([c for c in drawn if len(c.signals)], scored, strict=True):
+        assert a.text == b.text
+        np.testing.assert_allclose(stack(a), stack(b), atol=1e-5, rtol=1e-5)
+
+
+def test_greedy_equals_the_librarys_own_generation(zoo, lb):
+    """Tokens, raw logits and maps of generate() itself, which prepares its inputs its own way."""
+    # Gemma 4 scales its activations up: sdpa and eager themselves differ by 3e-4 there.
+    tolerance = 1e-4 if zoo.name == "gemma4" else 1e-5
+    best = lb.sample(noise(), QUESTION, 1, temperature=0, max_new_tokens=6, keep_end=True)[0]
+    inputs = lb._inputs(noise(), QUESTION)
+    with attention(zoo.model, "eager"):
+        out = zoo.model.generate(
+            **inputs,
+            do_sample=False,
+            max_new_tokens=6,
+            output_attentions=True,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+    prompt = inputs["input_ids"].shape[1]
+    assert best.token_ids.tolist() == out.sequences[0, prompt:].tolist()
+    vision = inputs["input_ids"][0] == image_token_id(zoo.model.config)
+    for t, (maps, logits) in enumerate(zip(out.attentions, out.logits, strict=True)):
+        log_p = logits[0].double().log_softmax(-1)
+        assert best.log_prob[t] == pytest.approx(float(log_p[best.token_ids[t]]), abs=tolerance)
+        seen = torch.cat([vision, torch.zeros(t, dtype=torch.bool)])
+        # A sliding cache holds the newest keys only, and its maps have no more columns.
+        rows = [m[0, :, -1] for m in maps if m is not None]
+        mass = torch.cat([row[:, seen[-row.shape[1] :]].sum(-1) for row in rows]).mean()
+        assert best.lookback[t] == pytest.approx(float(mass), abs=tolerance)
+
+
+def test_recorded_generation_equals_scoring(zoo, lb):
+    n = 1 if zoo.name == "llama4" else 3  # transformers does not repeat its pixels
+    inputs = lb._inputs(noise(), QUESTION)
+    torch.manual_seed(0)
+    with lookback.record(zoo.model, zoo.processor) as rec:
+        out = zoo.model.generate(
+            **inputs, do_sample=True, temperature=1.3, num_return_sequences=n, max_new_tokens=8
+        )
+    cands = rec.candidates(out)
+    assert len(cands) == n
+    kept = [c for c in cands if len(c.signals)]
+    for a, b in zip(kept, lb.score(noise(), QUESTION, kept), strict=True):
+        np.testing.assert_allclose(stack(a), stack(b), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED_NAMES)
+def test_what_cannot_be_read_is_refused(name):
+    """By name where the config tells, else at the first pass: never a silent number."""
+    zoo = build_unsupported(name)
+    with pytest.raises(lookback.UnsupportedModelError):
+        lookback.load(zoo.model, zoo.processor).score(noise(), QUESTION, [[11, 12]])
+    with (
+        pytest.raises(lookback.UnsupportedModelError),
+        lookback.record(zoo.model, zoo.processor) as rec,
+    ):
+        inputs = zoo.processor(images=[[noise()]], text=["<image> hi"], return_tensors="pt")
+        rec.candidates(zoo.model.generate(**inputs, max_new_tokens=2))

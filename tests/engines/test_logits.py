@@ -1,0 +1,96 @@
+"""Token statistics and sampling, against definitions and against transformers' own processors."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+from lookback.engines.transformers import logits as module
+from lookback.engines.transformers.logits import draw, next_token_probs, streams, token_stats
+
+
+def test_statistics_equal_their_definitions(monkeypatch):
+    monkeypatch.setattr(module, "ROWS_AT_ONCE", 100)  # several pieces
+    logits = torch.randn(7, 40, generator=torch.Generator().manual_seed(0)) * 3
+    ids = torch.arange(7) * 5
+    stats = token_stats(logits, ids)
+    for r in range(7):
+        z = logits[r].double().tolist()
+        p = [math.exp(x) / sum(math.exp(y) for y in z) for x in z]
+        divergence = sum((1 / 40) * math.log((1 / 40) / x) for x in p)  # KL(U || p)
+        assert stats.log_prob[r] == pytest.approx(math.log(p[ids[r]]), abs=1e-5)
+        assert stats.self_certainty[r] == pytest.approx(divergence, abs=1e-5)
+        assert stats.entropy[r] == pytest.approx(-sum(x * math.log(x) for x in p), abs=1e-5)
+
+
+def test_self_certainty_is_zero_for_the_uniform_distribution():
+    stats = token_stats(torch.zeros(1, 50), torch.tensor([3]))
+    assert stats.self_certainty[0] == pytest.approx(0, abs=1e-6)
+    assert stats.entropy[0] == pytest.approx(math.log(50), abs=1e-5)
+
+
+def test_logits_that_are_not_finite_are_an_error():
+    with pytest.raises(FloatingPointError, match="not finite"):
+        token_stats(torch.tensor([[0.0, math.nan]]), torch.tensor([0]))
+
+
+def library_probs(logits, temperature, top_p, top_k):
+    scores = TemperatureLogitsWarper(temperature)(None, logits.clone())
+    if top_k is not None:
+        scores = TopKLogitsWarper(top_k)(None, scores)
+    if top_p < 1:
+        scores = TopPLogitsWarper(top_p)(None, scores)
+    return scores.softmax(-1)
+
+
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([0.3, 0.7, 1.0, 1.2, 3.0]),
+    st.sampled_from([0.05, 0.5, 0.9, 0.99, 1.0]),
+    st.sampled_from([None, 1, 7, 500]),
+    st.booleans(),
+)
+def test_sampled_distribution_equals_the_librarys(seed, temperature, top_p, top_k, ties):
+    logits = torch.randn(4, 300, generator=torch.Generator().manual_seed(seed)) * 2
+    if ties:  # as bfloat16 logits have them
+        logits = (logits * 2).round() / 2
+    ours = next_token_probs(logits, temperature, top_p, top_k)
+    theirs = library_probs(logits, temperature, top_p, top_k)
+    if ties:  # which of several equal tokens stays is open: compare how much, not whose
+        ours, theirs = ours.sort(-1).values, theirs.sort(-1).values
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+def test_temperature_zero_is_greedy():
+    logits = torch.tensor([[0.0, 2.0, 1.0]])
+    assert next_token_probs(logits, 0.0).tolist() == [[0, 1, 0]]
+
+
+def test_draws_follow_the_distribution():
+    """100,000 draws from a nucleus: every frequency within five standard errors."""
+    logits = torch.randn(1, 20, generator=torch.Generator().manual_seed(5))
+    probs = next_token_probs(logits, 1.2, 0.9)[0]
+    n = 100_000
+    uniform = torch.from_numpy(streams(7, 1, n)[0])
+    counts = torch.bincount(draw(probs.expand(n, -1), uniform), minlength=20) / n
+    error = (probs * (1 - probs) / n).sqrt()
+    assert ((counts - probs).abs() <= 5 * error + 1e-12).all()
+    assert (counts[probs == 0] == 0).all()
+
+
+def test_draw_never_picks_what_has_no_probability():
+    probs = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]] * 3)
+    assert draw(probs, torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64)).tolist() == [1, 3, 3]
+
+
+def test_streams_depend_on_seed_and_index_alone():
+    few, many = streams(42, 5, 10), streams(42, 25, 30)
+    np.testing.assert_array_equal(few, many[:5, :10])
+    assert not np.array_equal(streams(43, 5, 10), few)
+    assert len(np.unique(many)) == many.size
+    with pytest.raises(ValueError, match="seed = -1"):
+        streams(-1, 1, 1)

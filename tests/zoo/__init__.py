@@ -1,0 +1,57 @@
+"""Tiny vision-language models of real transformers classes, with their processors.
+
+Nothing is downloaded: weights are drawn from a fixed seed and tokenizers are trained on a few
+sentences. Use them to test code that has to work for every family::
+
+    zoo = build("llava")
+    inputs = zoo.processor(images=[[image]], text=[prompt], return_tensors="pt")
+    zoo.model(**inputs)
+
+A zoo is shared by all tests of a process: a test that changes the model must restore it.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from . import configs, configs_extra, models, processors
+
+NAMES: list[str] = list(configs.SUPPORTED)
+EXTRA_NAMES: list[str] = list(configs_extra.EXTRA)
+UNSUPPORTED_NAMES: list[str] = [*configs_extra.UNSUPPORTED, "remote"]
+
+
+@dataclass
+class Zoo:
+    """A model and the processor that feeds it."""
+
+    name: str
+    model: PreTrainedModel
+    processor: Any
+    images: int = 1
+    real_processor: bool = True
+
+
+@functools.cache
+def build(name: str) -> Zoo:
+    """The family `name`, one of `NAMES` or `EXTRA_NAMES`."""
+    return _build(name, NAMES + EXTRA_NAMES)
+
+
+@functools.cache
+def build_unsupported(name: str) -> Zoo:
+    """One of `UNSUPPORTED_NAMES`: no attention to cached vision tokens, or none to be seen."""
+    return _build(name, UNSUPPORTED_NAMES)
+
+
+def _build(name: str, names: list[str]) -> Zoo:
+    """Processor first: the size of the vocabulary is known only when it has added its tokens."""
+    if name not in names:
+        raise ValueError(f"{name!r} is not one of {names}")
+    processor = processors.BUILDERS[name]()
+    make = models.remote if name == "remote" else functools.partial(models.model, name)
+    return Zoo(name, make(processor.tokenizer), processor)

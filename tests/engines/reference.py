@@ -1,4 +1,4 @@
-"""The slow way: whole attention maps of one sequence at a time. What every engine is held against."""
+"""The slow way: whole attention maps of one sequence at a time. The measure of every engine."""
 
 from contextlib import contextmanager
 

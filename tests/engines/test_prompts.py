@@ -70,7 +70,7 @@ def test_the_beginning_of_sequence_stands_once(lb):
 
 @pytest.mark.parametrize("text", ["", "  \n"])
 def test_an_empty_response_is_refused(lb, text):
-    with pytest.raises(ValueError, match="response 1: .* is empty"):
+    with pytest.raises(ValueError, match=r"response 1: .* is empty"):
         lb.score(noise(), QUESTION, ["fine", text])
 
 

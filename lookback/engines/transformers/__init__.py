@@ -7,6 +7,7 @@ from typing import Any
 
 from lookback.engines.transformers.engine import TransformersEngine
 from lookback.engines.transformers.recording import Recorder, record
+from lookback.engines.transformers.support import check_supported
 
 __all__ = ["Recorder", "TransformersEngine", "load", "record"]
 
@@ -64,6 +65,7 @@ def load(
             model.set_attn_implementation(attn)
         if dtype is not None:
             model = model.to(dtype=getattr(torch, dtype) if isinstance(dtype, str) else dtype)
+    check_supported(model)
     if device is not None:
         model = model.to(device)
     if isinstance(processor, (str, os.PathLike)):

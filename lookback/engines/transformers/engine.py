@@ -44,11 +44,11 @@ class TransformersEngine:
         name: str | None = None,
         prompt: str | None = None,
     ) -> None:
+        self._decoder = Decoder(model)
         self.model = model
         self.processor = processor
         self.name = name or model.name_or_path or type(model).__name__
         self.family = family_of(model.config)
-        self._decoder = Decoder(model)
         self._prompter = Prompter(processor, self.family, self._decoder.image_token, prompt)
         self._end_tokens = end_token_ids(model)
         self._lock = threading.RLock()

@@ -77,10 +77,10 @@ def record(
 class _Generation:
     """What one call of generate did: its prompts, and a column of numbers for each step."""
 
-    prompt_ids: Tensor
-    prompt_mask: Tensor | None
+    prompt_ids: Tensor  # (B, P), B rows for B / returned prompts
     returned: int
     end_tokens: list[int]
+    padding: Tensor | None  # (B / returned, P), 0 where a prompt is padded
     lookback: list[Tensor] = field(default_factory=list)  # (B,) a step
     tokens: list[Tensor] = field(default_factory=list)  # (B,) a step but the last
     stats: list[Tensor] = field(default_factory=list)  # (3, B) a step but the last
@@ -113,7 +113,11 @@ class Recorder:
         self._layers = attention_layers(model)
         self._reader = LastRow(torch.zeros(1, 0, dtype=torch.bool))
         self._generations: list[_Generation] = []
-        self._call: dict[str, Any] = {}
+        self._call: dict[str, Any] = {
+            "returned": 1,
+            "end_tokens": end_token_ids(model),
+            "padding": None,
+        }
 
     def candidates(self, out: Any, prompt: int | None = None) -> Candidates:
         """The candidates in what a recorded `generate` returned.
@@ -135,21 +139,21 @@ class Recorder:
             raise ValueError(f"generate was given {prompts} prompts: say which, candidates(out, 0)")
         if not 0 <= (prompt or 0) < prompts:
             raise IndexError(f"prompt {prompt}: there are {prompts}")
-        rows = range((prompt or 0) * generation.returned, ((prompt or 0) + 1) * generation.returned)
-        return self._candidates(generation, sequences, rows)
+        return self._candidates(generation, sequences, prompt or 0)
 
-    def _candidates(self, generation: _Generation, sequences: Tensor, rows: range) -> Candidates:
+    def _candidates(self, generation: _Generation, sequences: Tensor, prompt: int) -> Candidates:
         start = generation.prompt_ids.shape[1]
+        rows = range(prompt * generation.returned, (prompt + 1) * generation.returned)
         assert generation.logits is not None
         last = torch.stack(token_stats(generation.logits, sequences[:, -1]))
         stats = torch.stack([*generation.stats, last])  # (T, 3, B)
         lookback = torch.stack(generation.lookback)[:, None]  # (T, 1, B)
         signals = torch.cat([stats, lookback], 1).cpu().numpy()
 
-        prompt = generation.prompt_ids[rows[0]]
-        if generation.prompt_mask is not None:
-            prompt = prompt[generation.prompt_mask[rows[0]].bool()]
-        prompt_ids = prompt.tolist()
+        own = generation.prompt_ids[rows[0]]
+        if generation.padding is not None:
+            own = own[generation.padding[prompt].bool()]
+        prompt_ids = own.tolist()
         family = family_of(self.model.config)
         prompter = Prompter(self._processor(), family, self._image_token)
         items = []
@@ -196,6 +200,7 @@ class Recorder:
         self._call = {
             "returned": setting("num_return_sequences") or 1,
             "end_tokens": end_token_ids(self.model, setting("eos_token_id")),
+            "padding": kwargs.get("attention_mask"),
         }
         return type(self.model).generate(self.model, *args, **kwargs)
 
@@ -206,10 +211,7 @@ class Recorder:
         cache = kwargs.get("past_key_values")
         vision = ids == self._image_token
         if cache is None or int(cache.get_seq_length()) == 0:
-            mask = kwargs.get("attention_mask")
-            mask = mask if mask is not None and mask.ndim == 2 else None
-            call = self._call or {"returned": 1, "end_tokens": end_token_ids(model)}
-            self._generations.append(_Generation(ids.clone(), mask, **call))
+            self._generations.append(_Generation(ids.clone(), **self._call))
             self._reader.vision = vision
             self._reader.keys = ids.shape[1] if isinstance(cache, DynamicCache) else None
             return

@@ -1,0 +1,199 @@
+"""The passes themselves: batches, pieces, masks, rows, precision."""
+
+import numpy as np
+import pytest
+import torch
+from engines.reference import QUESTION, eager_signals, noise
+from zoo import build
+
+import lookback
+from lookback.engines.transformers.decoder import Decoder, _batches
+from lookback.engines.transformers.prefix import Prefix, SharedCache
+
+RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52], [60, 61, 62, 63, 64]]
+
+
+def setup(name, images=1):
+    zoo = build(name)
+    lb = lookback.load(zoo.model, zoo.processor)
+    inputs = lb._inputs([noise(i) for i in range(images)] or None, QUESTION)
+    return zoo.model, Decoder(zoo.model), inputs
+
+
+@pytest.mark.parametrize("name", ["llava_gqa", "qwen2_5_vl", "gemma3", "paligemma2", "lfm2_vl"])
+@pytest.mark.parametrize("rows", [1, 5, 12])
+def test_small_batches_and_pieces_change_nothing(name, rows):
+    """A budget of one row scores token by token; of five, long responses come in pieces."""
+    _, decoder, inputs = setup(name)
+    whole = decoder.score(decoder.prefill(inputs), RESPONSES)
+    decoder.batch_rows = rows
+    pieces = decoder.score(decoder.prefill(inputs), RESPONSES)
+    for a, b in zip(whole, pieces, strict=True):
+        np.testing.assert_allclose(a.signals, b.signals, atol=1e-5, rtol=1e-5)
+
+
+def test_a_response_does_not_depend_on_the_others():
+    _, decoder, inputs = setup("llava")
+    prefix = decoder.prefill(inputs)
+    together = decoder.score(prefix, RESPONSES)
+    for response, found in zip(RESPONSES, together, strict=True):
+        alone = decoder.score(prefix, [response])[0]
+        np.testing.assert_allclose(alone.signals, found.signals, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["llava", "qwen2_5_vl", "idefics3", "internvl", "gemma3"])
+def test_several_images(name):
+    """Vision tokens in several places of the prompt, of all images, count."""
+    model, decoder, inputs = setup(name, images=2)
+    one = setup(name)[2]
+    image = decoder.image_token
+    assert (inputs["input_ids"] == image).sum() == 2 * (one["input_ids"] == image).sum()
+    for found, response in zip(
+        decoder.score(decoder.prefill(inputs), RESPONSES), RESPONSES, strict=True
+    ):
+        expected = eager_signals(model, inputs, response)
+        np.testing.assert_allclose(found.signals, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_without_an_image_nothing_looks_back():
+    model, decoder, inputs = setup("llava", images=0)
+    prefix = decoder.prefill(inputs)
+    for found, response in zip(decoder.score(prefix, RESPONSES), RESPONSES, strict=True):
+        expected = eager_signals(model, inputs, response)
+        np.testing.assert_allclose(found.signals, expected, atol=1e-5, rtol=1e-5)
+        assert (found.signals[3] == 0).all()
+
+
+def test_the_row_read_is_the_predicting_one():
+    """A response of one token is read from the prompt alone: its own row never existed."""
+    model, decoder, inputs = setup("llava")
+    found = [decoder.score(decoder.prefill(inputs), [[t]])[0].signals[3, 0] for t in (30, 90)]
+    assert found[0] == found[1]  # whatever the token is
+    own_row = eager_signals(model, inputs, [30, 31])[3, 1]
+    assert abs(found[0] - own_row) > 1e-3  # and the token's own row says something else
+
+
+def test_the_prefix_is_held_once_whatever_n():
+    _, decoder, inputs = setup("llava")
+    prefix = decoder.prefill(inputs)
+    for cache in (SharedCache(prefix, 2), SharedCache(prefix, 50)):
+        for shared, layer in zip(cache.layers, prefix.layers, strict=True):
+            assert shared.prefix is layer
+    assert all(layer.keys.shape[0] == 1 for layer in prefix.layers)
+
+
+def test_vision_keys_come_first():
+    _, decoder, inputs = setup("idefics3")
+    prefix = decoder.prefill(inputs)
+    ids = inputs["input_ids"][0][prefix.order]
+    assert (ids[: prefix.vision] == decoder.image_token).all()
+    assert not (ids[prefix.vision :] == decoder.image_token).any()
+    assert sorted(prefix.order.tolist()) == list(range(prefix.length))
+
+
+@pytest.mark.parametrize("name", ["llava", "qwen2_5_vl", "internvl", "gemma3"])
+def test_bfloat16(name):
+    """Against eager maps of the same bfloat16 model: both round, so the tolerance is its own."""
+    import copy
+
+    zoo = build(name)
+    model = copy.deepcopy(zoo.model).bfloat16()
+    lb = lookback.load(model, zoo.processor)
+    inputs = lb._inputs(noise(), QUESTION)
+    found = Decoder(model).score(Decoder(model).prefill(inputs), RESPONSES)
+    exact = Decoder(zoo.model)
+    full = exact.score(
+        exact.prefill(lookback.load(zoo.model, zoo.processor)._inputs(noise(), QUESTION)), RESPONSES
+    )
+    for one, reference, response in zip(found, full, RESPONSES, strict=True):
+        eager = eager_signals(model, inputs, response)
+        # As near to float32 as the library's own eager way is, within a factor and a floor.
+        ours = np.abs(one.signals - reference.signals).max(1)
+        theirs = np.abs(eager - reference.signals).max(1)
+        assert (ours <= 3 * theirs + 0.05).all(), (ours, theirs)
+        np.testing.assert_allclose(one.signals[3], eager[3], atol=0.03)
+
+
+def test_the_model_is_left_as_it_was():
+    _, decoder, inputs = setup("paligemma2")
+    before = [c._attn_implementation for c in decoder.configs]
+    decoder.score(decoder.prefill(inputs), RESPONSES)
+    assert [c._attn_implementation for c in decoder.configs] == before == ["eager"] * len(before)
+
+
+def test_training_mode_is_refused():
+    model, decoder, inputs = setup("llava")
+    model.train()
+    try:
+        with pytest.raises(ValueError, match=r"model\.eval\(\)"):
+            decoder.prefill(inputs)
+    finally:
+        model.eval()
+
+
+def test_too_long_is_refused():
+    _, decoder, inputs = setup("llava")
+    prefix = decoder.prefill(inputs)
+    decoder.max_length = prefix.length + 3
+    with pytest.raises(ValueError, match="the model takes"):
+        decoder.score(prefix, [[30] * 4])
+    drawn = draw(decoder, prefix, max_new_tokens=50)
+    assert {len(one.token_ids) for one in drawn} == {3}
+    decoder.max_length = 5
+    with pytest.raises(ValueError, match="the prompt has"):
+        decoder.prefill(inputs)
+
+
+def draw(decoder, prefix, n=4, **settings):
+    defaults = {
+        "temperature": 1.2,
+        "top_p": 0.9,
+        "top_k": None,
+        "max_new_tokens": 10,
+        "seed": 1,
+        "end_tokens": [],
+    }
+    return decoder.sample(prefix, n, **(defaults | settings))
+
+
+def test_an_image_without_its_tokens_is_refused():
+    _, decoder, inputs = setup("llava")
+    text = inputs["input_ids"].clone()
+    text[text == decoder.image_token] = 20
+    with pytest.raises(lookback.UnsupportedModelError, match="no image token"):
+        decoder.prefill(inputs | {"input_ids": text})
+
+
+def test_keys_of_another_context_are_refused():
+    """Cross-attention that no config tells of shows in the number of keys."""
+    from lookback.engines.transformers.tap import LastRow
+
+    reader = LastRow(torch.zeros(1, 9, dtype=torch.bool), keys=9)
+    q, k = torch.zeros(1, 2, 9, 4), torch.zeros(1, 2, 30, 4)
+    with pytest.raises(lookback.UnsupportedModelError, match="30 keys where the context has 9"):
+        reader.attend(lambda *a, **k: None, torch.nn.Linear(1, 1), q, k, k, None)
+
+
+@pytest.mark.parametrize("extra", ["s_aux", "position_bias"])
+def test_unknown_terms_in_the_scores_are_refused(extra):
+    from lookback.engines.transformers.tap import settings_of
+
+    with pytest.raises(lookback.UnsupportedModelError, match=extra):
+        settings_of(torch.nn.Linear(1, 1), torch.zeros(1, 1, 1, 4), {extra: torch.ones(1)})
+
+
+def test_batches_respect_the_budget_and_hold_everyone():
+    lengths = [5, 1, 9, 3, 3, 30, 2]
+    batches = list(_batches(lengths, 12))
+    assert sorted(i for batch in batches for i in batch) == list(range(7))
+    for batch in batches:
+        longest = max(lengths[i] for i in batch)
+        assert len(batch) == 1 or len(batch) * longest <= 12
+
+
+def test_prefix_reads_only_what_it_is_given():
+    _, decoder, inputs = setup("llava")
+    assert isinstance(decoder.prefill(inputs), Prefix)
+    double = {k: torch.cat([v, v]) for k, v in inputs.items()}
+    with pytest.raises(ValueError, match="batch of 2"):
+        decoder.prefill(double)

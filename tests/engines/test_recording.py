@@ -1,0 +1,196 @@
+"""`lookback.record` around other people's generate: what it sees, refuses and leaves behind."""
+
+import numpy as np
+import pytest
+import torch
+from engines.reference import QUESTION, noise
+from zoo import build
+
+import lookback
+from lookback.engines.transformers.decoder import ROWS
+
+
+@pytest.fixture(scope="module")
+def lb():
+    zoo = build("qwen2_5_vl")
+    return lookback.load(zoo.model, zoo.processor)
+
+
+@pytest.fixture
+def inputs(lb):
+    return lb._inputs(noise(), QUESTION)
+
+
+def check(lb, cands, image, question):
+    kept = [c for c in cands if len(c.signals)]
+    for a, b in zip(kept, lb.score(image, question, kept), strict=True):
+        for name in ROWS:
+            np.testing.assert_allclose(getattr(a, name), getattr(b, name), atol=1e-5, rtol=1e-5)
+
+
+def test_greedy_and_the_dict_form(lb, inputs):
+    with lookback.record(lb) as rec:
+        out = lb.model.generate(
+            **inputs, do_sample=False, max_new_tokens=5, return_dict_in_generate=True
+        )
+    cands = rec.candidates(out)
+    assert cands.prompt_ids.tolist() == inputs["input_ids"][0].tolist()
+    assert QUESTION in cands.question
+    assert cands.defaults == {"alpha": 0.5, "lam": 1.25}
+    check(lb, cands, noise(), QUESTION)
+
+
+def test_what_is_generated_is_what_would_have_been(lb, inputs):
+    def generate():
+        torch.manual_seed(5)
+        return lb.model.generate(**inputs, do_sample=True, num_return_sequences=4, max_new_tokens=9)
+
+    plain = generate()
+    with lookback.record(lb) as rec:
+        recorded = generate()
+    assert torch.equal(plain, recorded)
+    assert len(rec.candidates(recorded)) == 4
+
+
+def test_sampling_settings_do_not_touch_the_signals(lb, inputs):
+    torch.manual_seed(0)
+    with lookback.record(lb) as rec:
+        out = lb.model.generate(
+            **inputs,
+            do_sample=True,
+            temperature=2.0,
+            top_k=5,
+            repetition_penalty=1.5,
+            num_return_sequences=3,
+            max_new_tokens=7,
+        )
+    check(lb, rec.candidates(out), noise(), QUESTION)
+
+
+@pytest.mark.parametrize("name", ["qwen2_5_vl", "llava", "gemma3", "paligemma"])
+def test_several_prompts_padded_on_the_left(name):
+    zoo = build(name)
+    lb = lookback.load(zoo.model, zoo.processor)
+    questions, images = (
+        [QUESTION, "a much longer question about the picture?"],
+        [noise(0), noise(1)],
+    )
+    texts = [lb._prompter.text(1, q) for q in questions]
+    inputs = lb._prompter.inputs([[i] for i in images], texts, lb.model)
+    assert (inputs["attention_mask"] == 0).any()
+    torch.manual_seed(0)
+    with lookback.record(lb) as rec:
+        out = lb.model.generate(**inputs, do_sample=True, num_return_sequences=2, max_new_tokens=6)
+    with pytest.raises(ValueError, match="given 2 prompts"):
+        rec.candidates(out)
+    with pytest.raises(IndexError, match="prompt 2"):
+        rec.candidates(out, 2)
+    for i in (0, 1):
+        cands = rec.candidates(out, i)
+        alone = lb._inputs(images[i], questions[i])["input_ids"][0].tolist()
+        assert cands.prompt_ids.tolist() == alone
+        check(lb, cands, images[i], questions[i])
+
+
+def test_a_response_stops_before_its_end_token(lb, inputs):
+    with lookback.record(lb) as rec:
+        out = lb.model.generate(
+            **inputs,
+            do_sample=True,
+            num_return_sequences=8,
+            max_new_tokens=12,
+            eos_token_id=list(range(10, 120)),
+        )
+    cands = rec.candidates(out)
+    assert {c.finish for c in cands} >= {"end"}
+    assert not any(10 <= t < 120 for c in cands for t in c.token_ids)
+    check(lb, cands, noise(), QUESTION)
+
+
+def test_several_calls_in_one_block(lb, inputs):
+    other = lb._inputs(noise(7), "who is it?")
+    with lookback.record(lb) as rec:
+        first = lb.model.generate(**inputs, do_sample=False, max_new_tokens=4)
+        second = lb.model.generate(**other, do_sample=False, max_new_tokens=4)
+    check(lb, rec.candidates(second), noise(7), "who is it?")
+    check(lb, rec.candidates(first), noise(), QUESTION)
+
+
+def test_a_prompt_in_pieces(lb):
+    """Transformers can send a long prompt through the model piece by piece."""
+    llava = build("llava")
+    other = lookback.load(llava.model, llava.processor)
+    inputs = other._inputs(None, "a long question without any picture at all, in pieces")
+    with lookback.record(other) as rec:
+        out = llava.model.generate(
+            **inputs, do_sample=False, max_new_tokens=4, prefill_chunk_size=7
+        )
+    cands = rec.candidates(out)
+    assert cands.prompt_ids.tolist() == inputs["input_ids"][0].tolist()
+
+
+def test_a_static_cache(lb, inputs):
+    with lookback.record(lb) as rec:
+        out = lb.model.generate(
+            **inputs,
+            do_sample=False,
+            max_new_tokens=5,
+            cache_implementation="static",
+            disable_compile=True,
+        )
+    check(lb, rec.candidates(out), noise(), QUESTION)
+
+
+def test_beams_are_refused(lb, inputs):
+    with lookback.record(lb), pytest.raises(ValueError, match="num_beams = 3"):
+        lb.model.generate(**inputs, num_beams=3, max_new_tokens=3)
+
+
+def test_assisted_generation_is_refused(lb, inputs):
+    with lookback.record(lb), pytest.raises(ValueError, match="assisted"):
+        lb.model.generate(**inputs, prompt_lookup_num_tokens=3, max_new_tokens=3)
+
+
+def test_foreign_output_is_refused(lb, inputs):
+    with lookback.record(lb) as rec:
+        out = lb.model.generate(**inputs, do_sample=False, max_new_tokens=4)
+    changed = out.clone()
+    changed[0, -2] += 1
+    for foreign in (changed, out[:, :-1], inputs["input_ids"]):
+        with pytest.raises(ValueError, match="not what a recorded"):
+            rec.candidates(foreign)
+
+
+def state(model):
+    return (
+        [c._attn_implementation for c in (model.config, model.config.get_text_config())],
+        dict(model._forward_hooks),
+        dict(model._forward_pre_hooks),
+        "generate" in model.__dict__,
+    )
+
+
+def test_the_model_is_left_as_it_was_also_after_an_error(lb):
+    before = state(lb.model)
+    with lookback.record(lb):
+        assert state(lb.model) != before
+    assert state(lb.model) == before
+    with pytest.raises(KeyError), lookback.record(lb):
+        raise KeyError
+    assert state(lb.model) == before
+
+
+def test_it_does_not_nest(lb):
+    before = state(lb.model)
+    with lookback.record(lb):
+        with pytest.raises(RuntimeError, match="on already"), lookback.record(lb):
+            pass
+        assert state(lb.model) != before
+    assert state(lb.model) == before
+
+
+def test_without_a_processor_the_text_cannot_be_read(lb, inputs):
+    with lookback.record(lb.model) as rec:
+        out = lb.model.generate(**inputs, do_sample=False, max_new_tokens=3)
+    with pytest.raises(ValueError, match=r"record\(model, processor\)"):
+        rec.candidates(out)

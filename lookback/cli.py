@@ -178,7 +178,7 @@ def _show(cands: Candidates, scorer: str, params: dict[str, float | None], as_js
     console.print(_table(ranked, scorer))
     if ranked[0].score == ranked[0].score:  # not NaN: at least one answer is not empty
         console.print(f"\nbest by {scorer}:", style="bold")
-        console.print(ranked[0].text.strip(), markup=False, highlight=False)
+        console.print(_printable(ranked[0].text.strip()), markup=False, highlight=False)
     else:
         raise ValueError("every answer is empty: there is no best one")
 
@@ -198,9 +198,14 @@ def _table(ranked: list[Candidate], scorer: str) -> Any:
             if empty
             else [f"{value:.4f}" for value in (c.score, c.log_prob.mean(), c.lookback.mean())]
         )
-        answer = Text(" ".join(c.text.split()) or "(empty)")
+        answer = Text(_printable(" ".join(c.text.split())) or "(empty)")
         table.add_row(str(c.index), *numbers, str(len(c.signals)), answer)
     return table
+
+
+def _printable(text: str) -> str:
+    """A model may write anything: nothing of it may command the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
 def _console(stderr: bool = False) -> Any:

@@ -41,6 +41,7 @@ def test_parts_join_to_the_whole_and_their_shares_are_the_attention(masked):
     mask = torch.rand(2, 1, 5, 11, generator=torch.Generator().manual_seed(1)) < 0.6
     mask[..., -1] = True
     mask[0, :, 2, :4] = False  # a row that sees nothing of the first part
+    mask[1, :, 3, :9] = False  # and one that sees nothing of the first two
     mask = mask if masked else None
     expected, weights = slow(query, key, value, 0.3, mask)
     parts = [
@@ -53,10 +54,12 @@ def test_parts_join_to_the_whole_and_their_shares_are_the_attention(masked):
         )
         for span in (slice(0, 4), slice(4, 9), slice(9, 11))
     ]
-    out, shares = join(parts)
-    torch.testing.assert_close(out.double(), expected, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(shares[0].double(), weights[..., :4].sum(-1), atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(sum(shares), torch.ones(2, 4, 5))
+    head, first = join(parts[0], parts[1])
+    whole, share = join(head, parts[2])
+    torch.testing.assert_close(whole.out.double(), expected, atol=1e-6, rtol=1e-5)
+    for found, span in ((first * share, slice(0, 4)), (share, slice(0, 9))):
+        mass = weights[..., span].sum(-1)
+        torch.testing.assert_close(found.double(), mass, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.usefixtures("path")
@@ -80,7 +83,7 @@ def test_bfloat16_keeps_its_sums_in_float32():
     parts = [
         attend(query, key[:, :, s], value[:, :, s], scale=0.3) for s in (slice(0, 4), slice(4, 11))
     ]
-    out, shares = join(parts)
-    assert out.dtype == shares[0].dtype == torch.float32
-    torch.testing.assert_close(out.double(), expected, atol=2e-2, rtol=2e-2)
-    torch.testing.assert_close(shares[0].double(), weights[..., :4].sum(-1), atol=2e-3, rtol=2e-3)
+    whole, share = join(*parts)
+    assert whole.out.dtype == share.dtype == torch.float32
+    torch.testing.assert_close(whole.out.double(), expected, atol=2e-2, rtol=2e-2)
+    torch.testing.assert_close(share.double(), weights[..., :4].sum(-1), atol=2e-3, rtol=2e-3)

@@ -53,8 +53,8 @@ def test_what_was_sampled_scores_the_same(lb):
 
 def test_greedy_equals_the_librarys_own_generation(zoo, lb):
     """Tokens, raw logits and maps of generate() itself, which prepares its inputs its own way."""
-    # Gemma 4 scales its activations up: sdpa and eager themselves differ by 3e-4 there.
-    tolerance = 1e-4 if zoo.name == "gemma4" else 1e-5
+    # In these transformers' own sdpa and eager passes differ by up to 1e-3.
+    tolerance = 1e-3 if zoo.name in EXTRA_NAMES else 1e-5
     best = lb.sample(noise(), QUESTION, 1, temperature=0, max_new_tokens=6, keep_end=True)[0]
     inputs = lb._inputs(noise(), QUESTION)
     with attention(zoo.model, "eager"):

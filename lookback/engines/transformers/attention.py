@@ -1,7 +1,7 @@
 """Attention over part of the keys, and joining the parts. Pure functions of tensors.
 
 Softmax attention over a set of keys can be computed part by part: each part gives its output and
-the log-sum-exp of its scores, and the parts' shares of the whole are `exp(lse_part - lse_all)`.
+the log-sum-exp of its scores, from which follow the parts' shares of the whole.
 With the vision tokens as a part of their own, that share *is* the attention they receive: the
 visual lookback costs no more than splitting one kernel call in two, and no map is ever built.
 """
@@ -57,14 +57,12 @@ def attend(
     return part
 
 
-def join(parts: list[Part]) -> tuple[Tensor, list[Tensor]]:
-    """The attention over all parts' keys, and each part's share of it (B, H, R), in float32."""
-    lse = torch.logsumexp(torch.stack([part.lse for part in parts]), dim=0)
-    shares = [(part.lse - lse).exp_() for part in parts]
-    out = parts[0].out * shares[0][..., None]
-    for part, share in zip(parts[1:], shares[1:], strict=True):
-        out.addcmul_(part.out.to(out.dtype), share[..., None])
-    return out, shares
+def join(one: Part, other: Part) -> tuple[Part, Tensor]:
+    """Attention over the keys of both parts, and the share of it that `one` has, (B, H, R)."""
+    # exp(a - log(exp a + exp b)) is the sigmoid of a - b; a row blind to both parts has no share.
+    share = torch.sigmoid(one.lse - other.lse).nan_to_num_(0.0)
+    out = torch.lerp(other.out, one.out, share[..., None])
+    return Part(out, torch.logaddexp(one.lse, other.lse)), share
 
 
 def _fused(

@@ -67,13 +67,13 @@ def nucleus(probs: Tensor, top_p: float) -> Tensor:
     """Keep the likeliest tokens of (N, V) until they hold `top_p` together; renormalise."""
     ascending = _sorted(probs)
     # A token stays if it and all less likely ones together hold more than 1 - top_p.
-    dropped = (ascending.double().cumsum(-1) <= 1.0 - top_p).sum(-1, keepdim=True)
-    dropped = dropped.clamp(max=probs.shape[-1] - 1)
+    dropped = (ascending.cumsum(-1) <= 1.0 - top_p).sum(-1, keepdim=True)
+    dropped = dropped.clamp_(max=probs.shape[-1] - 1)
     edge = ascending.gather(-1, dropped)
     kept = probs.where(probs >= edge, 0.0)
-    # Of several tokens exactly at the edge, those with the lowest ids go first.
-    surplus = (kept > 0).sum(-1, keepdim=True) - (probs.shape[-1] - dropped)
-    if (surplus > 0).any():
+    if (ascending.gather(-1, (dropped - 1).clamp_(min=0)) == edge).logical_and_(dropped > 0).any():
+        # Tokens exactly as likely as the edge were dropped: let it be those with the lowest ids.
+        surplus = (kept > 0).sum(-1, keepdim=True) - (probs.shape[-1] - dropped)
         at_edge = probs == edge
         kept = kept.masked_fill(at_edge & (at_edge.cumsum(-1) <= surplus), 0.0)
     return kept / kept.sum(-1, keepdim=True)
@@ -92,9 +92,10 @@ def draw(probs: Tensor, uniform: Tensor) -> Tensor:
     Tokens stand in the order of their ids, so rounding in the last bits moves the result only
     where `uniform` falls on an edge.
     """
-    cdf = probs.double().cumsum(-1)
+    cdf = probs.cumsum(-1)
+    end = cdf[:, -1:]
     # A product rounded up to the very end would fall off it.
-    point = torch.minimum(uniform[:, None] * cdf[:, -1:], cdf[:, -1:].nextafter(cdf.new_zeros(())))
+    point = torch.minimum((uniform[:, None] * end).float(), end.nextafter(end.new_zeros(())))
     return torch.searchsorted(cdf, point, right=True)[:, 0]
 
 

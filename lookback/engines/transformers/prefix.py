@@ -182,17 +182,20 @@ class SharedPrefix(Reader):
         def over_prompt(start: int, end: int) -> Part:
             keys, values = prompt.keys[:, :, start:end], prompt.values[:, :, start:end]
             seen = None if hidden is None else hidden[..., start:end]
-            part = attend(folded, keys, values, scale=scale, softcap=softcap, mask=seen)
-            return Part(*(_unfold(x[0], n, heads, rows) for x in part))
+            return attend(folded, keys, values, scale=scale, softcap=softcap, mask=seen)
 
-        split = self.prefix.vision if self.tap else 0
-        bounds = [(0, split), (split, length)]
-        parts = [over_prompt(start, end) for start, end in bounds if end > start]
-        parts.append(self._own(query, key, value, mask, scale, softcap))
-        out, shares = join(parts)
+        vision = self.prefix.vision if self.tap else 0
+        whole, looked = over_prompt(vision, length), None
+        if vision:
+            whole, looked = join(over_prompt(0, vision), whole)
+        whole = Part(*(_unfold(x[0], n, heads, rows) for x in whole))
+        whole, share = join(whole, self._own(query, key, value, mask, scale, softcap))
         if self.tap:
-            self.add(shares[0] if split else torch.zeros_like(shares[0]))
-        return out.transpose(1, 2).to(query.dtype).contiguous(), None
+            looked = (
+                torch.zeros_like(share) if looked is None else _unfold(looked[0], n, heads, rows)
+            )
+            self.add(looked * share)
+        return whole.out.transpose(1, 2).to(query.dtype).contiguous(), None
 
     def _own(
         self,

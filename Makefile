@@ -1,0 +1,38 @@
+# Everything a fresh machine needs: `make demo` and `make test` set up .venv by themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test bench lint types tests clean
+
+demo: $(VENV)/ready
+	$(BIN)/python examples/demo.py
+
+test: lint types tests
+
+lint: $(VENV)/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/ready
+	$(BIN)/mypy
+
+# Two processes of one thread each: tiny models do not profit from more.
+tests: $(VENV)/ready
+	$(BIN)/pytest -n 2
+
+bench: $(VENV)/ready
+	$(BIN)/python bench/speed.py
+	$(BIN)/python bench/memory.py
+	$(BIN)/python bench/formula.py
+
+# torch first and by its exact version: a range would pull the newest build with all of CUDA.
+$(VENV)/ready: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,127 @@
+"""The command as a shell sees it: output, messages and exit status."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+from engines.reference import noise
+from zoo import build
+
+import lookback
+from lookback import cli
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model and a picture on disk."""
+    folder = tmp_path_factory.mktemp("model")
+    zoo = build("llava")
+    zoo.model.save_pretrained(folder)
+    zoo.processor.save_pretrained(folder)
+    noise().save(folder / "picture.png")
+    return folder
+
+
+@pytest.fixture
+def run(folder, capsys, monkeypatch):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["lookback", *arguments])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        out, err = capsys.readouterr()
+        return exit_.value.code, out, err
+
+    return run
+
+
+ASK = ("what is it?", "-n", "4", "--max-new-tokens", "6", "--seed", "7")
+
+
+def test_ask_prints_the_ranking_and_the_best_answer(run, folder):
+    code, out, _ = run("ask", str(folder / "picture.png"), *ASK, "--model", str(folder))
+    assert code == 0
+    cands = lookback.load(folder).sample(
+        folder / "picture.png", "what is it?", 4, max_new_tokens=6, seed=7
+    )
+    ranked = cands.rank("lookback")
+    lines = out.splitlines()
+    assert [int(line.split()[0]) for line in lines[1:5]] == [c.index for c in ranked]
+    assert [float(line.split()[1]) for line in lines[1:5]] == pytest.approx(
+        [c.score for c in ranked], abs=1e-3
+    )
+    assert "best by lookback:" in out
+    assert lines[-1].strip() == cli._printable(ranked[0].text.strip())
+
+
+def test_json_is_json_and_complete(run, folder):
+    picture = str(folder / "picture.png")
+    code, out, _ = run("ask", picture, *ASK, "--model", str(folder), "--json", "--alpha", "0.5")
+    assert code == 0
+    data = json.loads(out)
+    assert data["scorer"] == "lookback"
+    assert data["sampling"]["seed"] == 7
+    scores = [c["score"] for c in data["candidates"]]
+    assert scores == sorted(scores, reverse=True)
+    best = data["candidates"][0]
+    assert scores[0] == pytest.approx(
+        lookback.lookback_score(best["log_prob"], best["lookback"], alpha=0.5, lam=1.5), abs=1e-6
+    )
+
+
+def test_score_ranks_given_answers(run, folder, tmp_path):
+    answers = tmp_path / "answers.txt"
+    answers.write_text("a red circle\n\nthe cat\n", encoding="utf-8")
+    picture = str(folder / "picture.png")
+    code, out, _ = run(
+        "score", picture, "what?", "a dog", "--file", str(answers), "--model", str(folder), "--json"
+    )
+    assert code == 0
+    texts = {c["text"] for c in json.loads(out)["candidates"]}
+    assert texts == {"a dog", "a red circle", "the cat"}
+
+
+def test_scorers_are_listed(run):
+    code, out, _ = run("scorers", "--json")
+    assert code == 0
+    assert {"name": "lookback", "settings": ["alpha", "lam"]}.items() <= {
+        s["name"]: s for s in json.loads(out)
+    }["lookback"].items()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ask", "gone.png", "what?"), "no image file 'gone.png'"),
+        (("ask", "{picture}", "what?", "--scorer", "nope"), "no scorer named 'nope'"),
+        (("ask", "{picture}", "what?", "--temperature", "-1"), "temperature = -1"),
+        (("score", "{picture}", "what?"), "no answers given"),
+        (("score", "{picture}", "what?", ""), "is empty"),
+    ],
+)
+def test_failures_are_one_line_and_status_one(run, folder, arguments, message):
+    arguments = [a.format(picture=folder / "picture.png") for a in arguments]
+    code, out, err = run(*arguments, "--model", str(folder))
+    assert (code, out) == (1, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+def test_wrong_usage_is_status_two(run):
+    assert run("ask")[0] == 2
+
+
+def test_a_model_cannot_command_the_terminal():
+    assert cli._printable("a\x1b[31mb\nc") == "a\ufffd[31mb\nc"
+
+
+def test_help_and_import_load_neither_torch_nor_transformers():
+    for command in ("import lookback", "from lookback.cli import app; app(['--help'])"):
+        code = f"import sys\ntry:\n {command}\nexcept SystemExit: pass\n"
+        code += "heavy = {'torch', 'transformers', 'pandas', 'pyarrow'} & set(sys.modules)\n"
+        code += "assert not heavy, heavy"
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+        assert time.perf_counter() - start < 20  # a hang, not a speed: that is for `make bench`

@@ -1,0 +1,34 @@
+"""The table of families: the paper's settings, and where the image token comes from."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from lookback.families import FAMILIES, GENERIC, family_of, image_token_id
+
+
+@pytest.mark.parametrize(
+    ("kind", "alpha", "lam", "layers", "k"),
+    [
+        ("llava", 7.0, 1.5, (10, 25), 0.6),
+        ("qwen2_5_vl", 0.5, 1.25, (12, 26), 0.5),
+        ("internvl", 0.25, 1.25, (10, 25), 0.4),
+    ],
+)
+def test_the_papers_settings(kind, alpha, lam, layers, k):
+    family = FAMILIES[kind]
+    assert (family.alpha, family.lam) == (alpha, lam)
+    assert (family.vauq_layers, family.vauq_k) == (layers, k)
+
+
+def test_any_other_model_gets_the_global_setting():
+    family = family_of(SimpleNamespace(model_type="something_new"))
+    assert family is GENERIC
+    assert (family.alpha, family.lam) == (0.25, 1.25)
+
+
+def test_the_image_token_is_read_from_the_config():
+    assert image_token_id(SimpleNamespace(image_token_id=5)) == 5
+    assert image_token_id(SimpleNamespace(image_token_index=6)) == 6
+    with pytest.raises(ValueError, match="neither image_token_id nor image_token_index"):
+        image_token_id(SimpleNamespace(model_type="x"))

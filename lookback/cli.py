@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 if TYPE_CHECKING:
+    from PIL.Image import Image as PilImage
+
     from lookback.engines import Progress
     from lookback.engines.transformers import TransformersEngine
     from lookback.signals import Candidate, Candidates
@@ -64,10 +66,11 @@ def ask(
     as_json: AsJson = False,
 ) -> None:
     """Ask a question about an image N times, rank the answers, print the best."""
+    images = _check(scorer, [image, *more_images])
     lb = _load(model, device)
     with _progress(f"drawing {n} answers") as progress:
         cands = lb.sample(
-            [image, *more_images],
+            images,
             question,
             n,
             temperature=temperature,
@@ -106,9 +109,10 @@ def score(
         given += [line for line in text.splitlines() if line.strip()]
     if not given:
         raise ValueError("no answers given: write them as arguments, or name a --file")
+    images = _check(scorer, [image, *more_images])
     lb = _load(model, device)
     with _progress(f"scoring {len(given)} answers") as progress:
-        cands = lb.score([image, *more_images], question, given, progress=progress)
+        cands = lb.score(images, question, given, progress=progress)
     _show(cands, scorer, {"alpha": alpha, "lam": lam}, as_json)
 
 
@@ -143,6 +147,15 @@ def main() -> None:
         sys.exit(1)
 
 
+def _check(scorer: str, images: list[str]) -> list[PilImage]:
+    """Find out what is wrong before a model is loaded, which can take minutes."""
+    from lookback.images import load_images
+    from lookback.scores.registry import get_scorer
+
+    get_scorer(scorer)
+    return load_images(images)
+
+
 def _load(model: str | None, device: str | None) -> TransformersEngine:
     with _console(stderr=True).status("loading the model"):
         import transformers
@@ -159,7 +172,10 @@ def _progress(title: str) -> Iterator[Progress]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = TextColumn(title), BarColumn(), TextColumn("{task.completed}"), TimeElapsedColumn()
-    with Progress(*columns, console=_console(stderr=True), transient=True) as bar:
+    console = _console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 

@@ -1,14 +1,18 @@
 """The passes themselves: batches, pieces, masks, rows, precision."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 from engines.reference import QUESTION, eager_signals, noise
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from zoo import build
 
 import lookback
 from lookback.engines.transformers.decoder import Decoder, _batches
 from lookback.engines.transformers.prefix import Prefix, SharedCache
+from lookback.engines.transformers.tap import LastRow, settings_of
 
 RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52], [60, 61, 62, 63, 64]]
 
@@ -94,8 +98,6 @@ def test_vision_keys_come_first():
 @pytest.mark.parametrize("name", ["llava", "qwen2_5_vl", "internvl", "gemma3"])
 def test_bfloat16(name):
     """Against eager maps of the same bfloat16 model: both round, so the tolerance is its own."""
-    import copy
-
     zoo = build(name)
     model = copy.deepcopy(zoo.model).bfloat16()
     lb = lookback.load(model, zoo.processor)
@@ -118,7 +120,7 @@ def test_the_model_is_left_as_it_was():
     _, decoder, inputs = setup("paligemma2")
     before = [c._attn_implementation for c in decoder.configs]
     decoder.score(decoder.prefill(inputs), RESPONSES)
-    assert [c._attn_implementation for c in decoder.configs] == before == ["eager"] * len(before)
+    assert [c._attn_implementation for c in decoder.configs] == before
 
 
 def test_training_mode_is_refused():
@@ -166,8 +168,6 @@ def test_an_image_without_its_tokens_is_refused():
 
 def test_keys_of_another_context_are_refused():
     """Cross-attention that no config tells of shows in the number of keys."""
-    from lookback.engines.transformers.tap import LastRow
-
     reader = LastRow(torch.zeros(1, 9, dtype=torch.bool), keys=9)
     q, k = torch.zeros(1, 2, 9, 4), torch.zeros(1, 2, 30, 4)
     with pytest.raises(lookback.UnsupportedModelError, match="30 keys where the context has 9"):
@@ -176,10 +176,15 @@ def test_keys_of_another_context_are_refused():
 
 @pytest.mark.parametrize("extra", ["s_aux", "position_bias"])
 def test_unknown_terms_in_the_scores_are_refused(extra):
-    from lookback.engines.transformers.tap import settings_of
-
     with pytest.raises(lookback.UnsupportedModelError, match=extra):
-        settings_of(torch.nn.Linear(1, 1), torch.zeros(1, 1, 1, 4), {extra: torch.ones(1)})
+        settings_of(print, torch.nn.Linear(1, 1), torch.zeros(1, 1, 1, 4), {extra: torch.ones(1)})
+
+
+def test_a_softcap_that_sdpa_would_drop_is_refused():
+    layer, query = torch.nn.Linear(1, 1), torch.zeros(1, 1, 1, 4)
+    assert settings_of(print, layer, query, {"softcap": 3.0}).softcap == 3.0
+    with pytest.raises(lookback.UnsupportedModelError, match="attn='eager'"):
+        settings_of(sdpa_attention_forward, layer, query, {"softcap": 3.0})
 
 
 def test_batches_respect_the_budget_and_hold_everyone():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import transformers as hf
+from transformers.image_processing_base import ImageProcessingMixin
 from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorKwargs
-from transformers.video_processing_utils import VideoProcessorMixin
 
 IMAGE = 32  # side of a vision tower's input in pixels
 PATCH = 8  # side of one of its patches
@@ -14,7 +14,7 @@ TILES = [[IMAGE, 2 * IMAGE], [2 * IMAGE, IMAGE], [2 * IMAGE, 2 * IMAGE]]
 SQUARE = {"height": IMAGE, "width": IMAGE}
 
 
-class NoVideo(VideoProcessorMixin):
+class NoVideo(ImageProcessingMixin):
     """Fills the video slot that some processors insist on; the real ones need torchvision."""
 
     num_frames = 1

@@ -170,7 +170,7 @@ class SharedPrefix(Reader):
                 f"{type(module).__name__} changes its keys after they went through the cache: "
                 "continuations cannot share the prompt"
             )
-        scale, softcap, _ = settings_of(module, query, kwargs)
+        scale, softcap, _ = settings_of(base, module, query, kwargs)
         n, heads, rows, _ = query.shape
         kv_heads, length = key.shape[1], self.prefix.length
         # Every continuation's rows look at the same prompt keys: fold them, and the query heads

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -104,7 +105,7 @@ class LastRow(Reader):
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """`base`, and the mass of the last row beside it."""
-        scale, softcap, window = settings_of(module, query, kwargs)
+        scale, softcap, window = settings_of(base, module, query, kwargs)
         seen = self.vision.shape[1]
         if self.keys is not None and key.shape[2] != self.keys:
             raise UnsupportedModelError(
@@ -157,7 +158,9 @@ class Settings(NamedTuple):
     window: int | None
 
 
-def settings_of(module: torch.nn.Module, query: Tensor, kwargs: dict[str, Any]) -> Settings:
+def settings_of(
+    base: Callable[..., Any], module: torch.nn.Module, query: Tensor, kwargs: dict[str, Any]
+) -> Settings:
     """A layer's settings, from what it passes to its attention function.
 
     Raises:
@@ -168,6 +171,11 @@ def settings_of(module: torch.nn.Module, query: Tensor, kwargs: dict[str, Any]) 
             raise UnsupportedModelError(
                 f"{type(module).__name__} attends with {name!r}, which LookBack cannot read"
             )
+    if kwargs.get("softcap") is not None and base is sdpa_attention_forward:
+        # Some releases of transformers would drop it there without a word.
+        raise UnsupportedModelError(
+            f"{type(module).__name__} caps its scores, sdpa does not: load it with attn='eager'"
+        )
     scale = kwargs.get("scaling")
     return Settings(
         scale=query.shape[-1] ** -0.5 if scale is None else float(scale),

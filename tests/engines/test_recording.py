@@ -189,6 +189,31 @@ def test_it_does_not_nest(lb):
     assert state(lb.model) == before
 
 
+def test_an_engine_at_work_inside_is_not_recorded(lb, inputs):
+    with lookback.record(lb) as rec:
+        out = lb.model.generate(**inputs, do_sample=False, max_new_tokens=4)
+        inside = lb.score(noise(), QUESTION, ["a red circle"])[0]
+        again = lb.model.generate(**inputs, do_sample=False, max_new_tokens=4)
+    assert torch.equal(out, again)
+    assert len(rec._generations) == 2
+    outside = lb.score(noise(), QUESTION, ["a red circle"])[0]
+    np.testing.assert_allclose(inside.lookback, outside.lookback, atol=1e-6)
+
+
+def test_overlapping_taps_restore_what_the_first_found(lb):
+    from lookback.engines.transformers.support import decoder_configs
+    from lookback.engines.transformers.tap import tapped
+
+    before, configs = state(lb.model), decoder_configs(lb.model)
+    first, second = tapped(configs), tapped(configs)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert state(lb.model) != before
+    second.__exit__(None, None, None)
+    assert state(lb.model) == before
+
+
 def test_without_a_processor_the_text_cannot_be_read(lb, inputs):
     with lookback.record(lb.model) as rec:
         out = lb.model.generate(**inputs, do_sample=False, max_new_tokens=3)

@@ -7,6 +7,7 @@ for token y_t is the one that predicts it: the prompt's last row for y_1, the ro
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,6 +67,8 @@ class Decoder:
         text = text_config(model)
         self.vocab = int(text.vocab_size)
         self.max_length = getattr(text, "max_position_embeddings", None) or 2**31
+        takes = inspect.signature(model.forward).parameters
+        self.last_row = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
         self.batch_rows = max(64, LOGIT_BYTES // (4 * self.vocab))
 
     @contextmanager
@@ -98,7 +101,7 @@ class Decoder:
         ]
         reader = LastRow(vision, keys=ids.shape[1])
         with self._running(), reading(reader):
-            out = self.model(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
+            out = self.model(**inputs, past_key_values=cache, use_cache=True, **self.last_row)
             logits = out.logits[:, -1].float()
             return Prefix.of(cache, vision[0], logits, reader.lookback(self.layers))
 
@@ -187,7 +190,7 @@ class Decoder:
         """
         device = prefix.logits.device
         steps = min(max_new_tokens, self.max_length - prefix.length)
-        uniform = torch.from_numpy(streams(seed, n, steps)).to(device)
+        uniform = torch.from_numpy(streams(seed, n, steps)).float().to(device)
         ends = torch.tensor(list(end_tokens), dtype=torch.long, device=device)
         ids = torch.zeros(n, steps, dtype=torch.long, device=device)
         signals = torch.empty(4, n, steps, device=device)

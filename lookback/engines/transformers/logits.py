@@ -95,7 +95,7 @@ def draw(probs: Tensor, uniform: Tensor) -> Tensor:
     cdf = probs.cumsum(-1)
     end = cdf[:, -1:]
     # A product rounded up to the very end would fall off it.
-    point = torch.minimum((uniform[:, None] * end).float(), end.nextafter(end.new_zeros(())))
+    point = torch.minimum(uniform[:, None] * end, end.nextafter(end.new_zeros(())))
     return torch.searchsorted(cdf, point, right=True)[:, 0]
 
 

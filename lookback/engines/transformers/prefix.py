@@ -54,8 +54,9 @@ class Prefix:
         order = torch.cat([vision.nonzero()[:, 0], (~vision).nonzero()[:, 0]])
         for layer in cache.layers:
             if type(layer) is DynamicLayer and layer.is_initialized:
-                layer.keys = layer.keys.index_select(2, order)
-                layer.values = layer.values.index_select(2, order)
+                places = order.to(layer.keys.device)
+                layer.keys = layer.keys.index_select(2, places)
+                layer.values = layer.values.index_select(2, places)
         return cls(list(cache.layers), order, int(vision.sum()), logits, lookback)
 
 
@@ -219,7 +220,8 @@ class SharedPrefix(Reader):
         """The mask of the prompt's keys, folded as the query is. Layers share masks: keep it."""
         if id(mask) not in self._folded:
             n, heads, rows, _ = query.shape
-            prompt = mask[..., : self.prefix.length].index_select(-1, self.prefix.order)
+            order = self.prefix.order.to(mask.device)
+            prompt = mask[..., : self.prefix.length].index_select(-1, order)
             prompt = prompt.expand(n, heads // kv_heads, rows, -1)
             self._folded[id(mask)] = (mask, prompt.reshape(1, 1, -1, self.prefix.length))
         return self._folded[id(mask)][1]

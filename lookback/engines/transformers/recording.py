@@ -205,6 +205,8 @@ class Recorder:
         return type(self.model).generate(self.model, *args, **kwargs)
 
     def _before(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if current_reader() is not self._reader:  # another thread's pass, or an engine's own
+            return
         ids = kwargs.get("input_ids", args[0] if args else None)
         if ids is None:
             raise ValueError("cannot record a pass on inputs_embeds: the vision tokens have no ids")
@@ -230,6 +232,8 @@ class Recorder:
     def _after(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
     ) -> None:
+        if current_reader() is not self._reader:
+            return
         generation = self._generations[-1]
         generation.logits = output.logits[:, -1].detach()
         generation.lookback.append(self._reader.lookback(self._layers)[:, 0])

@@ -11,6 +11,7 @@ A reader is what a pass wants to know: `LastRow` here (prompts, and other people
 from __future__ import annotations
 
 import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,7 +59,8 @@ class Reader(ABC):
     def add(self, mass: Tensor) -> None:
         """Take one layer's shares: (B, H, R)."""
         total = mass.float().sum(1)
-        self._mass = total if self._mass is None else self._mass + total
+        # Layers may live on several devices.
+        self._mass = total if self._mass is None else self._mass + total.to(self._mass.device)
         self._heads += mass.shape[1]
         self._layers += 1
 
@@ -199,17 +201,31 @@ def current_reader() -> Reader | None:
     return _READER.get()
 
 
+_TAPS: dict[int, tuple[int, str | None]] = {}  # config id -> how many taps, what was there before
+_TAPS_LOCK = threading.Lock()
+
+
 @contextmanager
 def tapped(configs: list[PretrainedConfig]) -> Iterator[None]:
-    """Put the tap in front of the attention of a decoder, given its configs; then put it back."""
-    before = [config._attn_implementation for config in configs]
-    try:
-        for config, base in zip(configs, before, strict=True):
+    """Put the tap in front of the attention of a decoder, given its configs; then put it back.
+
+    Blocks may overlap, in one thread or several: the last to leave restores what the first found.
+    """
+    with _TAPS_LOCK:
+        for config in configs:
+            count, base = _TAPS.get(id(config), (0, config._attn_implementation))
+            _TAPS[id(config)] = count + 1, base
             config._attn_implementation = _register(base or "eager")
+    try:
         yield
     finally:
-        for config, base in zip(configs, before, strict=True):
-            config._attn_implementation = base
+        with _TAPS_LOCK:
+            for config in configs:
+                count, base = _TAPS.pop(id(config))
+                if count > 1:
+                    _TAPS[id(config)] = count - 1, base
+                else:
+                    config._attn_implementation = base
 
 
 @cache

@@ -59,6 +59,21 @@ def test_several_images(name):
         np.testing.assert_allclose(found.signals, expected, atol=1e-5, rtol=1e-5)
 
 
+def test_a_window_that_cuts_through_the_image():
+    """After a short question, the sliding layers see some of the vision tokens and not others."""
+    zoo = build("gemma3")
+    lb = lookback.load(zoo.model, zoo.processor)
+    decoder, inputs = Decoder(zoo.model), lb._inputs(noise(), "a")
+    window = zoo.model.config.text_config.sliding_window
+    seen = (inputs["input_ids"][0, 1 - window :] == decoder.image_token).sum()
+    assert 0 < seen < (inputs["input_ids"] == decoder.image_token).sum()
+    for found, response in zip(
+        decoder.score(decoder.prefill(inputs), RESPONSES), RESPONSES, strict=True
+    ):
+        expected = eager_signals(zoo.model, inputs, response)
+        np.testing.assert_allclose(found.signals, expected, atol=1e-5, rtol=1e-5)
+
+
 def test_without_an_image_nothing_looks_back():
     model, decoder, inputs = setup("llava", images=0)
     prefix = decoder.prefill(inputs)

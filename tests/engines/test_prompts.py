@@ -85,10 +85,13 @@ def test_a_placeholder_in_the_question_is_refused(lb):
         lb.score(noise(), f"{lb._prompter.placeholder} what?", ["a"])
 
 
-def test_without_a_template_the_way_to_ask_must_be_said():
-    processor = build("paligemma").processor
+def test_without_a_template_the_way_to_ask_must_be_said(monkeypatch):
+    zoo = build("paligemma")
+    processor = zoo.processor
+    monkeypatch.setitem(FAMILIES, "paligemma", GENERIC)
     with pytest.raises(ValueError, match="no chat template: say how to ask"):
-        Prompter(processor, GENERIC, 5)
+        lookback.load(zoo.model, processor)
+    monkeypatch.undo()
     with pytest.raises(ValueError, match=r"no \{question\}"):
         Prompter(processor, GENERIC, 5, prompt="{image}")
     own = Prompter(processor, GENERIC, 5, prompt="Q: {image} {question} A: {response}")

@@ -214,8 +214,19 @@ def test_overlapping_taps_restore_what_the_first_found(lb):
     assert state(lb.model) == before
 
 
-def test_without_a_processor_the_text_cannot_be_read(lb, inputs):
+def test_without_a_processor_the_text_is_token_ids(lb, inputs):
     with lookback.record(lb.model) as rec:
         out = lb.model.generate(**inputs, do_sample=False, max_new_tokens=3)
-    with pytest.raises(ValueError, match=r"record\(model, processor\)"):
-        rec.candidates(out)
+    cands = rec.candidates(out)
+    assert cands[0].tokens == tuple(f"<{t}>" for t in cands[0].token_ids)
+    check(lb, cands, noise(), QUESTION)
+
+
+def test_the_processor_of_the_folder_the_model_came_from(tmp_path, inputs):
+    llava = build("llava")
+    llava.model.save_pretrained(tmp_path)
+    llava.processor.save_pretrained(tmp_path)
+    lb = lookback.load(tmp_path)
+    with lookback.record(lb.model) as rec:
+        out = lb.model.generate(**lb._inputs(noise(), QUESTION), do_sample=False, max_new_tokens=3)
+    assert QUESTION in rec.candidates(out).question

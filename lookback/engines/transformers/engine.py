@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from lookback.engines import Progress
 from lookback.engines.transformers.decoder import ROWS, Continuation, Decoder
-from lookback.engines.transformers.prompts import Prompter
+from lookback.engines.transformers.prompts import IdText, Prompter
 from lookback.engines.transformers.support import end_token_ids
 from lookback.families import family_of
 from lookback.images import load_images
@@ -50,6 +50,11 @@ class TransformersEngine:
         self.name = name or model.name_or_path or type(model).__name__
         self.family = family_of(model.config)
         self._prompter = Prompter(processor, self.family, self._decoder.image_token, prompt)
+        if not self._prompter.can_ask:
+            raise ValueError(
+                f"{type(processor).__name__} has no chat template: say how to ask, e.g. "
+                "load(..., prompt='USER: {image}\\n{question} ASSISTANT: {response}')"
+            )
         self._end_tokens = end_token_ids(model)
         self._lock = threading.RLock()
 
@@ -250,7 +255,11 @@ class TransformersEngine:
 
 
 def make_candidate(
-    prompter: Prompter, prompt_ids: list[int], i: int, one: Continuation, text: str | None = None
+    prompter: Prompter | IdText,
+    prompt_ids: list[int],
+    i: int,
+    one: Continuation,
+    text: str | None = None,
 ) -> Candidate:
     """A continuation with its text (decoded, if not given) and the text of its tokens."""
     signals = Signals(

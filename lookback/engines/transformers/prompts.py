@@ -42,17 +42,14 @@ class Prompter:
             raise TypeError(f"{type(processor).__name__} has no tokenizer: pass the full processor")
         has_template = getattr(processor, "chat_template", None) is not None
         self.format = prompt or (None if has_template else family.prompt)
-        if self.format is None and not has_template:
-            raise ValueError(
-                f"{type(processor).__name__} has no chat template: say how to ask, e.g. "
-                "load(..., prompt='USER: {image}\\n{question} ASSISTANT: {response}')"
-            )
+        self.can_ask = has_template or self.format is not None
         if self.format is not None and "{question}" not in self.format:
             raise ValueError(f"prompt {self.format!r} has no {{question}} in it")
         self.placeholder = getattr(
             processor, "image_token", None
         ) or self.tokenizer.convert_ids_to_tokens(image_token)
         self._special = [t for t in self.tokenizer.all_special_tokens if t]
+        self._special_ids = set(self.tokenizer.all_special_ids)
 
     def text(self, images: int, question: str) -> str:
         """The prompt for a question about so many images."""
@@ -83,6 +80,8 @@ class Prompter:
         """What the template puts between the end of a prompt and the assistant's words."""
         if self.format is not None:
             return self._format(0, "")[1]
+        if not self.can_ask:
+            return ""
         asked, answered = _turn("user", "?", 0), _turn("assistant", _MARK, 0)
         prompt = self._template(asked, add_generation_prompt=True)
         full = self._template(asked, answered, add_generation_prompt=False)
@@ -145,7 +144,7 @@ class Prompter:
         tail = self._tail(prompt_ids)
         whole = self._after(tail, ids)
         # Each token behind its neighbour shows its leading blank; one batched call decodes all.
-        context = [tail[-1], *ids[:-1]]
+        context = [*tail[-1:], *ids][: len(ids)]
         pairs = self._batch_decode([[a, b] for a, b in zip(context, ids, strict=True)])
         singles = self._batch_decode([[a] for a in context])
         pieces = [pair.removeprefix(one) for pair, one in zip(pairs, singles, strict=True)]
@@ -162,10 +161,10 @@ class Prompter:
 
     def _tail(self, prompt_ids: Sequence[int]) -> list[int]:
         """The prompt from its last special token on: all that the next tokens depend on."""
-        special = set(self.tokenizer.all_special_ids)
-        ids = list(prompt_ids)
-        last = max((i for i, token in enumerate(ids) if token in special), default=0)
-        return ids[last:]
+        start = len(prompt_ids) - 1
+        while start > 0 and prompt_ids[start] not in self._special_ids:
+            start -= 1
+        return list(prompt_ids[max(start, 0) :])
 
     def _tail_text(self, prompt_ids: Sequence[int]) -> str:
         return self._batch_decode([self._tail(prompt_ids)])[0]
@@ -182,6 +181,18 @@ class Prompter:
             ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
         return texts
+
+
+class IdText:
+    """Stands in for a tokenizer that nobody gave: the text of a token is its id, as in <42>."""
+
+    def pieces(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> list[str]:
+        """Each id between angle brackets."""
+        return [f"<{token}>" for token in ids]
+
+    def decode(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> str:
+        """All of them in a row."""
+        return "".join(self.pieces(prompt_ids, ids))
 
 
 def to_model(inputs: Mapping[str, Any], model: Any) -> dict[str, Any]:

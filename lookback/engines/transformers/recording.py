@@ -20,7 +20,7 @@ from transformers import AutoProcessor, DynamicCache, PreTrainedModel
 from lookback.engines.transformers.decoder import Continuation
 from lookback.engines.transformers.engine import TransformersEngine, make_candidate
 from lookback.engines.transformers.logits import token_stats
-from lookback.engines.transformers.prompts import Prompter
+from lookback.engines.transformers.prompts import IdText, Prompter
 from lookback.engines.transformers.support import (
     attention_layers,
     check_supported,
@@ -44,7 +44,7 @@ def record(
     Args:
         model: a transformers LVLM, or what `lookback.load` returned.
         processor: turns token ids into text; by default the one of the folder or hub id that the
-            model was loaded from.
+            model was loaded from. A model made in memory has none: text is then token ids, "<42>".
 
     Raises:
         UnsupportedModelError: its visual lookback cannot be read.
@@ -155,7 +155,7 @@ class Recorder:
             own = own[generation.padding[prompt].bool()]
         prompt_ids = own.tolist()
         family = family_of(self.model.config)
-        prompter = Prompter(self._processor(), family, self._image_token)
+        prompter = self._prompter()
         items = []
         for i, row in enumerate(rows):
             ids = sequences[row, start:].tolist()
@@ -165,21 +165,21 @@ class Recorder:
                 ids[:length], signals[:length, :, row].T, "end" if ended else "length"
             )
             items.append(make_candidate(prompter, prompt_ids, i, found))
-        text = [token for token in prompt_ids if token != self._image_token]
+        words = [token for token in prompt_ids if token != self._image_token]
         return Candidates(
             tuple(items),
-            prompter.tokenizer.decode(text, skip_special_tokens=True),
+            prompter.decode([], words),
             np.array(prompt_ids),
             model=self.model.name_or_path or type(self.model).__name__,
             defaults={"alpha": family.alpha, "lam": family.lam},
         )
 
-    def _processor(self) -> Any:
-        if self.processor is None:
-            if not self.model.name_or_path:
-                raise ValueError("to read the text, pass the processor: record(model, processor)")
+    def _prompter(self) -> Prompter | IdText:
+        if self.processor is None and self.model.name_or_path:
             self.processor = AutoProcessor.from_pretrained(self.model.name_or_path)
-        return self.processor
+        if self.processor is None:
+            return IdText()
+        return Prompter(self.processor, family_of(self.model.config), self._image_token)
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
         """Stands in for model.generate: refuses what cannot be recorded, notes what matters."""

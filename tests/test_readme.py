@@ -1,0 +1,42 @@
+"""The README's Python, run as it stands, on a tiny model in place of the named one."""
+
+import re
+from pathlib import Path
+
+import pytest
+from engines.reference import noise
+from zoo import build
+
+import lookback
+from lookback.scores import registry
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.fixture
+def names(tmp_path, monkeypatch):
+    """What the snippets take for granted."""
+    zoo = build("llava")
+    noise().save(tmp_path / "photo.jpg")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(zoo.model.generation_config, "max_new_tokens", 5)
+    engine = lookback.load(zoo.model, zoo.processor)
+    monkeypatch.setattr(lookback, "load", lambda name: engine, raising=False)
+    return {
+        "lookback": lookback,
+        "model": zoo.model,
+        "processor": zoo.processor,
+        "inputs": engine._inputs(noise(), "what?"),
+        "cands": engine.score(noise(), "what?", ["a red circle", "a dog"]),
+    }
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.strip().split("\n")[0][:40])
+def test_the_snippet_runs(block, names, monkeypatch):
+    monkeypatch.setattr(registry, "_SCORERS", dict(registry.scorers()))
+    exec(block, names)
+
+
+def test_there_are_snippets():
+    assert len(BLOCKS) == 3

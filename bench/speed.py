@@ -74,7 +74,7 @@ def main() -> None:
     )
     scoring["eager"] *= N / 2  # two of the N were timed: they take the same time each
     sampling = alternate(ROUNDS, tap=lambda: sample(tap), bare=lambda: sample(bare))
-    sampling |= alternate(1, generate=generate)
+    sampling |= alternate(3, generate=generate)
 
     table = Table(title=f"N = {N}, T = {T}, 576 vision tokens, 12 layers x 512, 2 threads")
     for name in ("", "seconds", "LookBack is", "target"):

@@ -1,0 +1,237 @@
+"""From text to what it says: things mentioned, with what is said of each, and relations.
+
+The grammar is that of short descriptive English. What is said of a thing stands before its noun
+("a small red cup"), after a verb ("the cup is red"), as a place behind it ("a cup at the top left")
+or as a place or relation in front of the sentence ("left of the house, there is a car"). Negation
+is kept apart from assertion. Words outside the dictionary are passed over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from lookback.benchmarks.scenes.lexicon import Token, tokens
+
+
+@dataclass(eq=False)
+class Mention:
+    """A thing or things that the text speaks of.
+
+    Attributes:
+        category: None if the text does not say it: "it", "four things", or the bare answer "Red.".
+        count: how many; None if not said.
+        exact: the count is a number and not just an article.
+        said: the values asserted, by "color", "size" and "place".
+        denied: the values denied: "the cup is not red".
+        negated: the text says that there is no such thing.
+    """
+
+    category: str | None = None
+    count: int | None = None
+    exact: bool = False
+    said: dict[str, list[str]] = field(default_factory=dict)
+    denied: dict[str, list[str]] = field(default_factory=dict)
+    negated: bool = False
+
+    def tell(self, token: Token, denied: bool = False) -> None:
+        """Note a colour, a size or a place."""
+        (self.denied if denied else self.said).setdefault(token.tag, []).append(token.value)
+
+
+@dataclass(frozen=True, eq=False)
+class Relation:
+    """That the first thing is, say, "left of" the second; or, if denied, that it is not."""
+
+    first: Mention
+    name: str
+    second: Mention
+    denied: bool = False
+
+
+@dataclass
+class Parsed:
+    """All that a text says."""
+
+    mentions: list[Mention] = field(default_factory=list)
+    relations: list[Relation] = field(default_factory=list)
+
+    def categories(self) -> set[str]:
+        """The categories of which the text says that there is one."""
+        return {m.category for m in self.mentions if m.category and not m.negated}
+
+
+class _Reader:
+    """Reads tokens one by one; each tag has a method of its name."""
+
+    def __init__(self) -> None:
+        self.parsed = Parsed()
+        self.subject: Mention | None = None
+        self.begin_sentence()
+
+    def begin_sentence(self) -> None:
+        self.antecedent: Mention | None = self.subject  # whom "it" means
+        self.subject = None  # whom a verb speaks of
+        self.last: Mention | None = None  # nearest mention before, in this sentence
+        self.adjectives: list[Token] = []
+        self.places: list[tuple[Token, bool]] = []  # in front of their thing, with their negation
+        self.number: Token | None = None
+        self.relation: tuple[Mention | None, str, bool] | None = None  # waits for its second thing
+        self.landmark: tuple[Mention, str, bool] | None = None  # waits for its first thing
+        self.verb = self.denying = self.broken = False
+
+    def read(self, text: str) -> Parsed:
+        for token, following in pairwise([*tokens(text), Token("end", "")]):
+            if token.tag == "no" and following.tag in ("comma", "stop"):
+                continue  # the answer "No", not a determiner
+            handler = getattr(self, f"on_{token.tag}", None)
+            if handler:
+                handler(token)
+        return self.parsed
+
+    def mention(self, category: str | None) -> Mention:
+        mention = Mention(category)
+        self.parsed.mentions.append(mention)
+        return mention
+
+    def owner(self) -> Mention:
+        """Whom a loose attribute belongs to: the subject after a verb, else something unsaid."""
+        if self.subject is None:
+            self.subject = self.last = self.mention(None)
+        return self.subject
+
+    def settle(self) -> None:
+        """A noun phrase did not come: give adjectives and numbers to the subject."""
+        for token in self.adjectives:
+            self.owner().tell(token, self.denying)
+        if self.number and self.number.tag == "number":
+            mention = self.mention(None)
+            mention.count, mention.exact = int(self.number.value), True
+        self.adjectives, self.number = [], None
+
+    # Parts of a noun phrase
+
+    def on_a(self, token: Token) -> None:
+        self.settle()
+        self.number = token
+
+    on_the = on_no = on_a
+
+    def on_number(self, token: Token) -> None:
+        if token.value == "1" and self.number is not None and self.number.tag in ("a", "the"):
+            self.number = None  # "a red one" speaks of the subject
+        else:
+            self.on_a(token)
+
+    def on_color(self, token: Token) -> None:
+        self.adjectives.append(token)
+
+    on_size = on_color
+
+    def on_thing(self, token: Token) -> None:
+        self.on_noun(Token("noun", ""))
+
+    def on_noun(self, token: Token) -> None:
+        category = token.value or None
+        if self.verb and self.subject and self.subject.category is None and not self.relation:
+            mention = self.subject  # "the thing at the top left is a cup", "it is a cup"
+            mention.category, mention.negated = category, self.denying
+        else:
+            mention = self.mention(category)
+            self.connect(mention)
+        if self.number is not None and self.number.tag != "the":
+            mention.exact = self.number.tag != "a"
+            mention.count = {"a": 1, "no": 0}.get(self.number.tag)
+            if mention.count is None:
+                mention.count = int(self.number.value)
+            mention.negated = mention.negated or mention.count == 0
+        for adjective in self.adjectives:
+            mention.tell(adjective)
+        self.adjectives, self.number, self.broken = [], None, False
+
+    def connect(self, mention: Mention) -> None:
+        """Tie a new mention to the relation or the place that waits for it."""
+        self.last = mention
+        if self.relation:
+            first, name, denied = self.relation
+            self.relation = None
+            if first is None:
+                self.landmark = (mention, name, denied)
+            else:
+                self.parsed.relations.append(Relation(first, name, mention, denied))
+            return  # a landmark is not what the sentence speaks of
+        if self.landmark:
+            second, name, denied = self.landmark
+            self.parsed.relations.append(Relation(mention, name, second, denied))
+            self.landmark = None
+        mention.negated = self.denying
+        for place, denied in self.places:
+            mention.tell(place, denied)
+        self.places = []
+        self.subject, self.verb = mention, False
+
+    # What stands around noun phrases
+
+    def on_it(self, token: Token) -> None:
+        self.settle()
+        self.subject = self.subject or self.antecedent or self.mention(None)
+        self.last, self.verb = self.subject, False
+
+    def on_be(self, token: Token) -> None:
+        self.settle()
+        self.verb = True
+
+    def on_place(self, token: Token) -> None:
+        self.settle()
+        if self.last is None or self.broken:
+            self.places.append((token, self.denying))
+        else:
+            owner = self.subject if self.verb and self.subject else self.last
+            owner.tell(token, self.denying)
+
+    def on_relation(self, token: Token) -> None:
+        self.settle()
+        first = self.subject if self.verb and self.last else self.last
+        self.relation = (
+            None if self.broken and not self.verb else first,
+            token.value,
+            self.denying,
+        )
+
+    def on_frame(self, token: Token) -> None:
+        self.settle()
+        if self.relation:  # "on the left of the picture" is a place
+            side = {"left of": "middle left", "right of": "middle right"}.get(self.relation[1])
+            self.relation = None
+            if side:
+                self.on_place(Token("place", side))
+        elif self.denying and self.verb and self.last and self.last is self.subject:
+            self.last.negated = True  # "the cup is not in the picture"
+
+    def on_not(self, token: Token) -> None:
+        self.settle()
+        self.denying = True
+
+    def on_and(self, token: Token) -> None:
+        self.broken = True
+
+    def on_comma(self, token: Token) -> None:
+        if self.denying:
+            self.settle()
+            self.denying = False
+        self.broken = True
+
+    def on_but(self, token: Token) -> None:
+        self.settle()
+        self.denying, self.broken = False, True
+
+    def on_stop(self, token: Token) -> None:
+        self.settle()
+        for place, denied in self.places:
+            self.owner().tell(place, denied)
+        self.begin_sentence()
+
+
+def parse(text: str) -> Parsed:
+    """What the text says; never fails, at worst it says nothing."""
+    return _Reader().read(text)

@@ -1,0 +1,251 @@
+"""Questions about a scene, with their true answer and the ways to say it.
+
+Each kind of question is a function that picks what to ask about; the words are tables. A question's
+`truth` is what the metrics need: `kind`, `answer`, and the `claim` (yes/no) or the thing asked
+`about`. Functions return None if the scene offers nothing to ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lookback.benchmarks.scenes.chance import chance, pick
+from lookback.benchmarks.scenes.scene import Scene, Thing
+from lookback.benchmarks.scenes.templates import ANSWERS, QUESTIONS, SHORT_ANSWERS
+from lookback.benchmarks.scenes.words import (
+    NUMBERS,
+    RELATION_PHRASES,
+    RELATIONS,
+    SIZE_PREDICATES,
+    article,
+    noun,
+    place_phrase,
+    referable,
+    reference,
+    sentence,
+)
+from lookback.benchmarks.scenes.world import CATEGORIES, COLORS, GROUPS, PLACES
+
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question and what is true.
+
+    Attributes:
+        kind: the key of the template tables.
+        text: the question alone, without a hint at the wanted form of the answer.
+        truth: JSON-able: kind, answer, and claim or about.
+        slots: what the answer templates need.
+    """
+
+    kind: str
+    text: str
+    truth: dict[str, Any]
+    slots: dict[str, str]
+
+    def answer(self, rng: Rng, short: bool) -> str:
+        """A true answer, as a word or two or as a sentence."""
+        table = SHORT_ANSWERS if short else ANSWERS
+        answer = self.truth["answer"]
+        key = f"{self.kind} {answer}" if answer in ("yes", "no") else self.kind
+        return sentence(pick(rng, table[key]).format(**self.slots))
+
+
+def _ask(
+    kind: str, rng: Rng, slots: dict[str, str], answer: str, **more: dict[str, Any]
+) -> Question:
+    text = sentence(pick(rng, QUESTIONS[kind]).format(**slots))
+    return Question(kind, text, {"kind": kind, "answer": answer, **more}, slots)
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _other(rng: Rng, options: Sequence[str], not_this: str) -> str:
+    return pick(rng, [option for option in options if option != not_this])
+
+
+def _one(things: list[Thing], rng: Rng) -> Thing | None:
+    """A thing to ask about, every second time one of an unusual colour if there is one."""
+    odd = [t for t in things if t.color != CATEGORIES[t.category].main]
+    if not things:
+        return None
+    return pick(rng, odd if odd and chance(rng, 0.5) else things)
+
+
+def color(scene: Scene, rng: Rng) -> Question | None:
+    """What colour a thing has; only where naming the thing does not give it away."""
+    thing = _one(scene.singles(), rng)
+    if thing is None:
+        return None
+    slots = {"ref": thing.category, "color": thing.color}
+    return _ask("color", rng, slots, thing.color, about={"category": thing.category})
+
+
+def is_color(scene: Scene, rng: Rng) -> Question | None:
+    """Whether a thing has a colour; a false one is often what such things usually have."""
+    thing = _one(scene.singles(), rng)
+    if thing is None:
+        return None
+    asked, usual = thing.color, CATEGORIES[thing.category].main
+    if chance(rng, 0.5):
+        lure = usual != thing.color and chance(rng, 0.6)
+        asked = usual if lure else _other(rng, tuple(COLORS), thing.color)
+    return ask_color(thing, asked, rng)
+
+
+def ask_color(thing: Thing, asked: str, rng: Rng) -> Question:
+    """Whether this thing, the only one of its category, has that colour."""
+    slots = {"ref": thing.category, "color": thing.color, "asked": asked}
+    claim = {"category": thing.category, "color": asked}
+    return _ask("is_color", rng, slots, _yes(asked == thing.color), claim=claim)
+
+
+def size(scene: Scene, rng: Rng) -> Question | None:
+    """Whether a thing is small or large."""
+    thing = _one(referable(scene), rng)
+    if thing is None:
+        return None
+    slots = {"ref": reference(thing, scene) or "", "size": pick(rng, SIZE_PREDICATES[thing.size])}
+    return _ask("size", rng, slots, thing.size, about={"category": thing.category})
+
+
+def exists(scene: Scene, rng: Rng) -> Question | None:
+    """Whether there is a thing, every fourth time one of a colour; absent ones often fit in."""
+    if chance(rng, 0.5):
+        thing = pick(rng, scene.things)
+        return ask_exists(scene, thing.category, thing.color if chance(rng, 0.25) else None, rng)
+    if chance(rng, 0.25):
+        category = pick(rng, scene.things).category
+        present = {t.color for t in scene.of(category)}
+        return ask_exists(scene, category, pick(rng, [c for c in COLORS if c not in present]), rng)
+    fitting = [c for c in GROUPS[scene.group] if not scene.of(c)]
+    absent = [c for c in CATEGORIES if not scene.of(c)]
+    category = pick(rng, fitting if fitting and chance(rng, 0.6) else absent)
+    return ask_exists(scene, category, None, rng)
+
+
+def ask_exists(scene: Scene, category: str, asked: str | None, rng: Rng) -> Question:
+    """Whether there is a thing of that category (and of that colour, unless None)."""
+    hits = [t for t in scene.of(category) if asked in (None, t.color)]
+    words = category if asked is None else f"{asked} {category}"
+    slots = {"np": article(words), "words": words}
+    if hits:
+        thing = pick(rng, hits)
+        slots["colored"] = article(f"{thing.color} {category}")
+        slots["place"] = place_phrase(thing.place, rng)
+    claim = {"category": category} | ({} if asked is None else {"color": asked})
+    return _ask("exists", rng, slots, _yes(bool(hits)), claim=claim)
+
+
+def count(scene: Scene, rng: Rng) -> Question | None:
+    """How many things of a category there are, or how many things in all."""
+    twins = [t.category for t in scene.things if len(scene.of(t.category)) > 1]
+    category: str | None = None
+    if twins and chance(rng, 0.5):
+        category = pick(rng, twins)
+    elif chance(rng, 0.5):
+        category = pick(rng, scene.things).category
+    elif chance(rng, 0.15):
+        category = pick(rng, [c for c in CATEGORIES if not scene.of(c)])
+    n = len(scene.of(category))
+    slots = {
+        "nouns": noun(category, 2),
+        "number": NUMBERS[n] if n else "none",
+        "counted": f"{NUMBERS[n]} {noun(category, n)}",
+        "be": "is" if n == 1 else "are",
+    }
+    return _ask("count", rng, slots, str(n), about={"category": category})
+
+
+def is_count(scene: Scene, rng: Rng) -> Question | None:
+    """Whether there are so many things in all; a false number is off by one."""
+    n = len(scene.things)
+    wrong = [k for k in (n - 1, n + 1) if 1 < k < len(NUMBERS)]
+    return ask_count(scene, n if chance(rng, 0.5) else pick(rng, wrong), rng)
+
+
+def ask_count(scene: Scene, asked: int, rng: Rng) -> Question:
+    """Whether there are that many things in all."""
+    n = len(scene.things)
+    slots = {"asked": NUMBERS[asked], "number": NUMBERS[n]}
+    return _ask("is_count", rng, slots, _yes(asked == n), claim={"category": None, "count": asked})
+
+
+def where(scene: Scene, rng: Rng) -> Question | None:
+    """Where a thing is."""
+    thing = _one(referable(scene), rng)
+    if thing is None:
+        return None
+    slots = {
+        "ref": reference(thing, scene) or "",
+        "place": place_phrase(thing.place, rng),
+        "bare": thing.place,
+    }
+    return _ask("where", rng, slots, thing.place, about={"category": thing.category})
+
+
+def what(scene: Scene, rng: Rng) -> Question | None:
+    """What is at a place that is not empty."""
+    thing = pick(rng, scene.things)
+    slots = {
+        "place": place_phrase(thing.place, rng),
+        "thing": thing.category,
+        "np": article(thing.category),
+        "colored": article(f"{thing.color} {thing.category}"),
+    }
+    return _ask("what", rng, slots, thing.category, about={"place": thing.place})
+
+
+def is_at(scene: Scene, rng: Rng) -> Question | None:
+    """Whether a thing is at a place."""
+    thing = _one(referable(scene), rng)
+    if thing is None:
+        return None
+    asked = thing.place if chance(rng, 0.5) else _other(rng, PLACES, thing.place)
+    return ask_place(thing, reference(thing, scene) or "", asked, rng)
+
+
+def ask_place(thing: Thing, ref: str, asked: str, rng: Rng) -> Question:
+    """Whether this thing, called `ref`, is at that place."""
+    slots = {
+        "ref": ref,
+        "asked": place_phrase(asked, rng),
+        "place": place_phrase(thing.place, rng),
+    }
+    claim = {"category": thing.category, "place": asked}
+    return _ask("is_at", rng, slots, _yes(asked == thing.place), claim=claim)
+
+
+def is_related(scene: Scene, rng: Rng) -> Question | None:
+    """Whether one thing is left of, above, ... another; a false claim is the reverse of a true."""
+    things = referable(scene)
+    if len(things) < 2:
+        return None
+    first = pick(rng, things)
+    second = pick(rng, [t for t in things if t != first])
+    true = [name for name in REVERSE if RELATIONS[name](first, second)]
+    relation = pick(rng, true)
+    asked = relation if chance(rng, 0.5) else REVERSE[relation]
+    slots = {
+        "ref": reference(first, scene) or "",
+        "landmark": reference(second, scene) or "",
+        "asked": pick(rng, RELATION_PHRASES[asked]),
+        "relation": pick(rng, RELATION_PHRASES[relation]),
+    }
+    return _ask("is_related", rng, slots, _yes(asked == relation), claim={"relation": asked})
+
+
+REVERSE = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
+
+KINDS: dict[str, Callable[[Scene, Rng], Question | None]] = {
+    f.__name__: f
+    for f in (color, is_color, size, exists, count, is_count, where, what, is_at, is_related)
+}

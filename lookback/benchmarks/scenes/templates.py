@@ -1,0 +1,125 @@
+"""The words of questions and answers, by kind of question; yes/no kinds have a row for either."""
+
+from __future__ import annotations
+
+QUESTIONS: dict[str, tuple[str, ...]] = {
+    "color": (
+        "what color is the {ref}?",
+        "which color does the {ref} have?",
+        "what is the color of the {ref}?",
+    ),
+    "is_color": ("is the {ref} {asked}?", "is the color of the {ref} {asked}?"),
+    "size": ("is the {ref} small or large?", "what size is the {ref}?", "how big is the {ref}?"),
+    "exists": (
+        "is there {np} in the picture?",
+        "can you see {np}?",
+        "does the picture show {np}?",
+        "is there {np}?",
+    ),
+    "count": (
+        "how many {nouns} are there?",
+        "how many {nouns} are in the picture?",
+        "how many {nouns} can you see?",
+    ),
+    "is_count": ("are there {asked} things in the picture?", "can you see {asked} things?"),
+    "where": (
+        "where is the {ref}?",
+        "where in the picture is the {ref}?",
+        "where can you see the {ref}?",
+    ),
+    "what": (
+        "what is {place}?",
+        "what is {place} of the picture?",
+        "which thing is {place}?",
+        "what can you see {place}?",
+    ),
+    "is_at": ("is the {ref} {asked}?", "can you see the {ref} {asked}?"),
+    "is_related": ("is the {ref} {asked} the {landmark}?",),
+}
+
+SHORT_ANSWERS: dict[str, tuple[str, ...]] = {
+    "color": ("{color}.", "{color}.", "it is {color}."),
+    "is_color yes": ("yes.",),
+    "is_color no": ("no.",),
+    "size": ("{size}.", "it is {size}."),
+    "exists yes": ("yes.",),
+    "exists no": ("no.",),
+    "count": ("{number}.", "{counted}."),
+    "is_count yes": ("yes.",),
+    "is_count no": ("no.",),
+    "where": ("{bare}.", "{place}.", "{place}."),
+    "what": ("{thing}.", "{np}.", "{colored}."),
+    "is_at yes": ("yes.",),
+    "is_at no": ("no.",),
+    "is_related yes": ("yes.",),
+    "is_related no": ("no.",),
+}
+
+ANSWERS: dict[str, tuple[str, ...]] = {
+    "color": (
+        "the {ref} is {color}.",
+        "it is {color}.",
+        "the color of the {ref} is {color}.",
+        "the {ref} in the picture is {color}.",
+        "I can see that the {ref} is {color}.",
+    ),
+    "is_color yes": (
+        "yes, the {ref} is {color}.",
+        "yes, it is {color}.",
+        "yes, the color of the {ref} is {color}.",
+    ),
+    "is_color no": (
+        "no, the {ref} is {color}.",
+        "no, it is {color}.",
+        "no, the {ref} is not {asked}.",
+        "no, the color of the {ref} is {color}.",
+    ),
+    "size": ("the {ref} is {size}.", "it is {size}.", "the {ref} looks {size}."),
+    "exists yes": (
+        "yes, there is {np}.",
+        "yes, I can see {np}.",
+        "yes, there is {colored} {place}.",
+        "yes, the picture shows {colored}.",
+        "yes, {colored} is {place}.",
+    ),
+    "exists no": (
+        "no, there is no {words}.",
+        "no, I cannot see {np}.",
+        "no, the picture does not show {np}.",
+        "no, there is no {words} in the picture.",
+    ),
+    "count": (
+        "there {be} {counted}.",
+        "I can see {counted}.",
+        "there {be} {counted} in the picture.",
+        "the picture shows {counted}.",
+    ),
+    "is_count yes": ("yes, there are {number} things.", "yes, I can see {number} things."),
+    "is_count no": ("no, there are {number} things.", "no, I can see {number} things."),
+    "where": (
+        "the {ref} is {place}.",
+        "it is {place}.",
+        "the {ref} is {place} of the picture.",
+        "the {ref} can be seen {place}.",
+        "you can see the {ref} {place}.",
+    ),
+    "what": (
+        "there is {colored}.",
+        "it is {colored}.",
+        "{colored} is {place}.",
+        "there is {np} {place}.",
+        "the thing {place} is {colored}.",
+        "I can see {np} {place}.",
+    ),
+    "is_at yes": ("yes, the {ref} is {place}.", "yes, it is {place}."),
+    "is_at no": (
+        "no, the {ref} is {place}.",
+        "no, it is {place}.",
+        "no, the {ref} is not {asked}.",
+    ),
+    "is_related yes": ("yes, the {ref} is {relation} the {landmark}.",),
+    "is_related no": (
+        "no, the {ref} is {relation} the {landmark}.",
+        "no, the {ref} is not {asked} the {landmark}.",
+    ),
+}

@@ -1,0 +1,91 @@
+"""Questions and answers to train on: true of the scene, in the forms that the tasks ask for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lookback.benchmarks.scenes.amber import PROMPT as DETAILED_PROMPT
+from lookback.benchmarks.scenes.caption import PROMPT as BRIEF_PROMPT
+from lookback.benchmarks.scenes.chance import TEXT, chance, generator, pick, weighted
+from lookback.benchmarks.scenes.describe import BRIEF, DETAILED, describe
+from lookback.benchmarks.scenes.questions import KINDS
+from lookback.benchmarks.scenes.scene import Scene, sample_scene
+from lookback.benchmarks.scenes.splits import SIZES, scene_seed
+from lookback.benchmarks.scenes.vqa import SHORT_HINT
+
+# Beside the tasks' own prompts, which are as likely as all of these together.
+BRIEF_PROMPTS = (
+    "Describe the image.",
+    "What do you see in the picture?",
+    "What does the picture show?",
+    "What is in the picture?",
+)
+DETAILED_PROMPTS = (
+    "Describe the image in detail.",
+    "What exactly do you see in the picture?",
+    "Tell me all about the picture.",
+    "Describe all that is in the picture.",
+)
+P_DETAILED = 0.5
+
+# How often a question is of each kind; the two about places are the hardest to learn.
+KIND_WEIGHTS = {
+    "where": 0.20,
+    "what": 0.20,
+    "color": 0.14,
+    "exists": 0.12,
+    "is_color": 0.08,
+    "is_at": 0.08,
+    "count": 0.08,
+    "size": 0.04,
+    "is_count": 0.03,
+    "is_related": 0.03,
+}
+P_HINT = 0.4  # the question asks for a short answer, and gets one
+P_SHORT = 0.25  # the answer is short although the question does not ask for it
+
+
+def training_texts(
+    scene: Scene, rng: np.random.Generator, descriptions: int = 1, questions: int = 6
+) -> list[tuple[str, str]]:
+    """Pairs of question and answer about one scene: so many descriptions, then so many questions.
+
+    Nothing is asked twice; a scene with little to ask about gives fewer of them.
+    """
+    texts = [describe_pair(scene, rng) for _ in range(descriptions)]
+    asked: dict[str, tuple[str, str]] = {}
+    for _ in range(4 * questions):
+        if len(asked) == questions:
+            break
+        kind = weighted(rng, tuple(KIND_WEIGHTS), tuple(KIND_WEIGHTS.values()))
+        question = KINDS[kind](scene, rng)
+        if question is None or str(question.truth) in asked:
+            continue
+        hint = chance(rng, P_HINT)
+        text = f"{question.text} {SHORT_HINT}" if hint else question.text
+        answer = question.answer(rng, short=hint or chance(rng, P_SHORT))
+        asked[str(question.truth)] = (text, answer)
+    return [*texts, *asked.values()]
+
+
+def describe_pair(scene: Scene, rng: np.random.Generator) -> tuple[str, str]:
+    """A request for a description and a description that suits it."""
+    if chance(rng, P_DETAILED):
+        own, others, style = DETAILED_PROMPT, DETAILED_PROMPTS, DETAILED
+    else:
+        own, others, style = BRIEF_PROMPT, BRIEF_PROMPTS, BRIEF
+    prompt = own if chance(rng, 0.5) else pick(rng, others)
+    return prompt, describe(scene, rng, style)
+
+
+def training_scene(index: int) -> Scene:
+    """The scene at a position of the training split, which the tasks' own training items avoid."""
+    return sample_scene(scene_seed("train", "training", index))
+
+
+def training_rng(index: int, epoch: int = 0) -> np.random.Generator:
+    """The generator for that scene's texts; another epoch gives other texts."""
+    return generator(scene_seed("train", "training", index), TEXT + epoch)
+
+
+TRAINING_SCENES = SIZES["train"]

@@ -49,7 +49,14 @@ FAMILIES: dict[str, Family] = {
 
 
 def family_of(config: Any) -> Family:
-    """The family of a transformers model config (or of anything with a `model_type`)."""
+    """The family of a transformers model config (or of anything with a `model_type`).
+
+    A model can bring its own settings: an entry `lookback` in its config.json, with the fields of
+    a `Family`, goes before the table.
+    """
+    own = getattr(config, "lookback", None)
+    if own is not None:
+        return Family(**own)
     return FAMILIES.get(config.model_type, GENERIC)
 
 

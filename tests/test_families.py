@@ -27,6 +27,12 @@ def test_any_other_model_gets_the_global_setting():
     assert (family.alpha, family.lam) == (0.25, 1.25)
 
 
+def test_a_model_can_bring_its_own_settings():
+    own = {"name": "mine", "alpha": 1.0, "lam": 2.0}
+    family = family_of(SimpleNamespace(model_type="llava", lookback=own))
+    assert (family.name, family.alpha, family.lam) == ("mine", 1.0, 2.0)
+
+
 def test_the_image_token_is_read_from_the_config():
     assert image_token_id(SimpleNamespace(image_token_id=5)) == 5
     assert image_token_id(SimpleNamespace(image_token_index=6)) == 6

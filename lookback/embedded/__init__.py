@@ -1,0 +1,12 @@
+"""The models that ship with the package: a small LVLM, and a dual encoder for CLIPScore.
+
+Both know drawn scenes (`lookback.benchmarks.scenes`) and nothing else. They are folders in the
+ordinary transformers format; `lookback.embedded.training` made them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+LVLM = Path(__file__).parent / "lvlm"
+CLIP = Path(__file__).parent / "clip"

@@ -1,0 +1,37 @@
+"""Trained models as folders in the ordinary transformers format, in half precision."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers as hf
+
+from lookback.embedded.training.models import CLIP_LENGTH, make_processor
+
+
+def export_lvlm(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Weights, config, tokenizer, processor and chat template of the LVLM."""
+    half = copy.deepcopy(model).eval().to(torch.float16)
+    half.save_pretrained(folder)
+    make_processor(tokenizer).save_pretrained(folder)
+
+
+def export_clip(model: Any, tokenizer: Any, folder: Path) -> None:
+    """The same of the dual encoder; its tokenizer puts texts between begin and end."""
+    half = copy.deepcopy(model).eval().to(torch.float16)
+    half.save_pretrained(folder)
+    between = copy.deepcopy(tokenizer)
+    begin, end = tokenizer.bos_token, tokenizer.eos_token
+    from tokenizers.processors import TemplateProcessing
+
+    between.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"{begin} $A {end}",
+        special_tokens=[(begin, tokenizer.bos_token_id), (end, tokenizer.eos_token_id)],
+    )
+    between.model_max_length = CLIP_LENGTH
+    between.padding_side = "right"
+    images = make_processor(tokenizer).image_processor
+    hf.CLIPProcessor(images, between).save_pretrained(folder)

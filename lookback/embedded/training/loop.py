@@ -1,0 +1,144 @@
+"""One loop for all stages: processes that share gradients, checkpoints, progress with an ETA."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from lookback.embedded.training.recipe import Stage
+
+CLIP_NORM = 1.0
+FLOOR = 0.03  # the share of the learning rate that is left at the end
+SAVE_EVERY = 60.0  # seconds
+
+
+@dataclass
+class Trainer:
+    """Runs stages one after another, in `world` processes, each on scenes of its own.
+
+    What is done is kept in `folder`: a run that was stopped goes on where it was. The scenes of a
+    step follow from the stage, the step and the process alone, so nothing is drawn twice.
+
+    Attributes:
+        folder: where checkpoints go.
+        modules: everything that is trained or kept, by name.
+        rank, world: which process this is, of how many.
+        say: prints a line, in the first process.
+    """
+
+    folder: Path
+    modules: nn.ModuleDict
+    rank: int
+    world: int
+    say: Callable[[str], None]
+    scenes: int = 0  # how many training scenes the stages before have used
+
+    def run(
+        self,
+        name: str,
+        stage: Stage,
+        loss: Callable[[int, Sequence[int]], Tensor],
+        groups: Sequence[tuple[nn.Module, float]],
+    ) -> None:
+        """Train some modules on a loss.
+
+        Args:
+            name: of the stage.
+            stage: its numbers.
+            loss: of a step and the indices of its scenes.
+            groups: the modules to train, each with its share of the learning rate.
+        """
+        for parameter in self.modules.parameters():
+            parameter.requires_grad_(False)
+        for module, _ in groups:
+            module.requires_grad_(True)
+        optimizer = torch.optim.AdamW(
+            [{"params": list(module.parameters()), "share": share} for module, share in groups],
+            betas=(0.9, 0.98),
+            weight_decay=0.01,
+        )
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        first, start = self._restore(name, optimizer), self.scenes
+        self.scenes += stage.steps * stage.batch * self.world
+        began = saved = told = time.monotonic()
+        mean = math.nan
+        for step in range(first, stage.steps):
+            for group in optimizer.param_groups:
+                group["lr"] = group["share"] * learning_rate(stage, step)
+            place = start + (step * self.world + self.rank) * stage.batch
+            optimizer.zero_grad(set_to_none=True)
+            result = loss(step, range(place, place + stage.batch))
+            result.backward()
+            self._share_gradients(parameters)
+            nn.utils.clip_grad_norm_(parameters, CLIP_NORM)
+            optimizer.step()
+            value = float(result.detach())
+            mean = value if math.isnan(mean) else 0.98 * mean + 0.02 * value
+            now = time.monotonic()
+            if now - told > 20 or step == stage.steps - 1:
+                left = (now - began) / (step - first + 1) * (stage.steps - step - 1)
+                self.say(
+                    f"{name:>9} {step + 1:>5}/{stage.steps} loss {mean:.3f} "
+                    f"{left / 60:.1f} min left in this stage"
+                )
+                told = now
+            if now - saved > SAVE_EVERY:
+                self._save(name, step + 1, optimizer)
+                saved = now
+        self._save(name, stage.steps, optimizer)
+
+    def _share_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Every process gets the mean of all gradients; one message for all parameters."""
+        if self.world == 1:
+            return
+        grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
+        flat = torch.cat([g.flatten() for g in grads])
+        dist.all_reduce(flat)
+        flat /= self.world
+        for parameter, piece in zip(
+            parameters, flat.split([p.numel() for p in parameters]), strict=True
+        ):
+            parameter.grad = piece.view_as(parameter)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.pt"
+
+    def _save(self, name: str, step: int, optimizer: Any) -> None:
+        if self.rank:
+            return
+        state = {
+            "step": step,
+            "modules": self.modules.state_dict(),
+            "optimizer": optimizer.state_dict(),
+        }
+        partial = self._path(name).with_suffix(".partial")
+        torch.save(state, partial)
+        os.replace(partial, self._path(name))
+
+    def _restore(self, name: str, optimizer: Any) -> int:
+        """Load the stage's checkpoint, if there is one, in all processes; the step to go on at."""
+        if not self._path(name).exists():
+            return 0
+        state = torch.load(self._path(name), weights_only=True)
+        self.modules.load_state_dict(state["modules"])
+        optimizer.load_state_dict(state["optimizer"])
+        step: int = state["step"]
+        if self.world > 1:
+            dist.barrier()  # nobody writes the next checkpoint before all have read this one
+        return step
+
+
+def learning_rate(stage: Stage, step: int) -> float:
+    """Linear warm-up, then a cosine down to `FLOOR` of the peak."""
+    rise = min(1.0, (step + 1) / stage.warmup)
+    fall = FLOOR + (1 - FLOOR) * 0.5 * (1 + math.cos(math.pi * step / stage.steps))
+    return stage.lr * rise * fall

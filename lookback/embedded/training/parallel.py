@@ -1,0 +1,33 @@
+"""Several processes of one thread each, which models this small like better than threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch.multiprocessing.spawn import spawn
+
+from lookback.embedded.training.export import export_clip, export_lvlm
+from lookback.embedded.training.models import make_tokenizer
+from lookback.embedded.training.recipe import Recipe
+from lookback.embedded.training.stages import train
+
+
+def train_and_export(
+    recipe: Recipe, folder: Path, lvlm: Path, clip: Path, processes: int = 2
+) -> None:
+    """Train both models (or go on with what `folder` holds) and write them to their folders."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "meeting").unlink(missing_ok=True)  # of a run that was stopped
+    arguments = processes, recipe, folder, lvlm, clip
+    if processes == 1:
+        _work(0, *arguments)
+    else:
+        spawn(_work, arguments, nprocs=processes)
+
+
+def _work(rank: int, world: int, recipe: Recipe, folder: Path, lvlm: Path, clip: Path) -> None:
+    tokenizer = make_tokenizer(recipe)  # of the same texts, so the same in every process
+    trained = train(recipe, tokenizer, folder, rank, world)
+    if rank == 0:
+        export_lvlm(trained[0], tokenizer, lvlm)
+        export_clip(trained[1], tokenizer, clip)

@@ -1,0 +1,73 @@
+"""The numbers of the training: sizes, steps, learning rates. One place for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lookback.benchmarks.scenes.world import IMAGE_SIZE
+
+PATCH = 8
+VISION_TOKENS = (IMAGE_SIZE // PATCH) ** 2
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of the training.
+
+    Attributes:
+        steps: how many updates; each process works on its own batch in every one.
+        batch: images (or texts) a batch.
+        lr: the peak learning rate, reached after `warmup` steps and left along a cosine.
+        vision_lr: that of the vision tower, as a share of `lr`.
+        warmup: steps of linear increase.
+    """
+
+    steps: int
+    batch: int
+    lr: float
+    vision_lr: float = 1.0
+    warmup: int = 80
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides what comes out."""
+
+    seed: int = 0
+    vocabulary: int = 640
+    width: int = 128
+    layers: int = 6
+    heads: int = 4
+    inner: int = 352
+    vision_width: int = 128
+    vision_layers: int = 4
+    vision_heads: int = 4
+    clip_layers: int = 3
+    questions: int = 6  # packed with one description an image
+    blind: float = 0.05  # share of joint steps without images, which keep the priors alive
+    vision: Stage = Stage(steps=1000, batch=32, lr=1.2e-3)
+    language: Stage = Stage(steps=250, batch=16, lr=2e-3)
+    projector: Stage = Stage(steps=80, batch=16, lr=2e-3, warmup=20)
+    joint: Stage = Stage(steps=1400, batch=16, lr=2e-3, vision_lr=0.3)
+    clip: Stage = Stage(steps=200, batch=64, lr=1e-3, vision_lr=0.3)
+
+
+FULL = Recipe()
+TINY = Recipe(
+    vocabulary=400,
+    width=32,
+    layers=2,
+    heads=2,
+    inner=64,
+    vision_width=32,
+    vision_layers=1,
+    vision_heads=2,
+    clip_layers=1,
+    questions=2,
+    vision=Stage(steps=4, batch=4, lr=3e-3, warmup=1),
+    language=Stage(steps=4, batch=4, lr=3e-3, warmup=1),
+    projector=Stage(steps=2, batch=4, lr=3e-3, warmup=1),
+    joint=Stage(steps=6, batch=4, lr=3e-3, warmup=1),
+    clip=Stage(steps=4, batch=8, lr=3e-3, warmup=1),
+)
+"""Seconds on one core: for tests, not for use."""

@@ -1,0 +1,96 @@
+"""The stages in their order, in one process of several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from lookback.benchmarks.scenes.training import training_scene
+from lookback.embedded.training.batches import Packer, images
+from lookback.embedded.training.loop import Trainer
+from lookback.embedded.training.losses import (
+    PatchHead,
+    answer_loss,
+    contrastive_loss,
+    pack_texts,
+    vision_loss,
+)
+from lookback.embedded.training.models import make_clip, make_lvlm
+from lookback.embedded.training.recipe import Recipe
+
+
+def train(
+    recipe: Recipe, tokenizer: Any, folder: Path, rank: int = 0, world: int = 1
+) -> tuple[Any, Any]:
+    """Train the LVLM and the dual encoder, or go on with it; both models, trained.
+
+    Args:
+        recipe: the numbers.
+        tokenizer: made from the recipe.
+        folder: for checkpoints; remove it to begin anew.
+        rank: which process this is.
+        world: of how many; they meet through a file in `folder`.
+    """
+    torch.manual_seed(recipe.seed)
+    torch.set_num_threads(1)
+    if world > 1:
+        dist.init_process_group(
+            "gloo", init_method=f"file://{folder.resolve()}/meeting", rank=rank, world_size=world
+        )
+    lvlm, clip = make_lvlm(recipe, tokenizer), make_clip(recipe, tokenizer)
+    head = PatchHead(recipe.vision_width)
+    tower = lvlm.model.vision_tower
+    language, projector = lvlm.model.language_model, lvlm.model.multi_modal_projector
+    packer = Packer(tokenizer)
+    trainer = Trainer(
+        folder,
+        nn.ModuleDict({"lvlm": lvlm, "clip": clip, "head": head}),
+        rank,
+        world,
+        say=lambda line: None if rank else print(line, flush=True),
+    )
+
+    def answers(blind_share: float, step: int, indices: Any) -> Tensor:
+        # A fixed pattern of blind steps, spread evenly and the same in every process.
+        blind = int((step + 1) * blind_share) > int(step * blind_share)
+        packed = pack_texts(packer, indices, recipe.questions, blind)
+        seen = None if blind else images([training_scene(i) for i in indices])
+        return answer_loss(lvlm, packed, seen)
+
+    def patches(step: int, indices: Any) -> Tensor:
+        return vision_loss(tower, head, [training_scene(i) for i in indices])
+
+    trainer.run("vision", recipe.vision, patches, [(tower, 1.0), (head, 1.0)])
+    trainer.run("language", recipe.language, lambda s, i: answers(1.0, s, i), [(language, 1.0)])
+    trainer.run("projector", recipe.projector, lambda s, i: answers(0.0, s, i), [(projector, 1.0)])
+    trainer.run(
+        "joint",
+        recipe.joint,
+        lambda s, i: answers(recipe.blind, s, i),
+        [(language, 1.0), (projector, 1.0), (tower, recipe.joint.vision_lr)],
+    )
+    copy_tower(tower, clip)
+    trainer.run(
+        "clip",
+        recipe.clip,
+        lambda s, i: contrastive_loss(clip, tokenizer, i),
+        [(clip.vision_model, recipe.clip.vision_lr)]
+        + [(part, 1.0) for name, part in clip.named_children() if name != "vision_model"],
+    )
+    if world > 1:
+        dist.destroy_process_group()
+    return lvlm, clip
+
+
+def copy_tower(tower: Any, clip: Any) -> None:
+    """The dual encoder begins with the eyes of the LVLM."""
+    own = clip.vision_model.state_dict()
+    known = {name.split("vision_model.")[-1]: value for name, value in tower.state_dict().items()}
+    missing = set(own) - set(known)
+    if missing:
+        raise ValueError(f"the vision towers differ: {sorted(missing)[:3]}")
+    clip.vision_model.load_state_dict({name: known[name] for name in own})

@@ -189,6 +189,22 @@ def test_it_does_not_nest(lb):
     assert state(lb.model) == before
 
 
+def test_a_pass_that_breaks_off_leaves_nothing_behind(lb, inputs):
+    """An error in the middle of the decoder, caught by the caller, who tries again."""
+    layer = lb.model.get_decoder().layers[1]
+
+    def fail(*args):
+        raise KeyError("broken")
+
+    with lookback.record(lb) as rec:
+        hook = layer.register_forward_pre_hook(fail)
+        with pytest.raises(KeyError, match="broken"):
+            lb.model.generate(**inputs, do_sample=False, max_new_tokens=3)
+        hook.remove()
+        out = lb.model.generate(**inputs, do_sample=False, max_new_tokens=3)
+    check(lb, rec.candidates(out), noise(), QUESTION)
+
+
 def test_an_engine_at_work_inside_is_not_recorded(lb, inputs):
     with lookback.record(lb) as rec:
         out = lb.model.generate(**inputs, do_sample=False, max_new_tokens=4)

@@ -207,6 +207,7 @@ class Recorder:
     def _before(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if current_reader() is not self._reader:  # another thread's pass, or an engine's own
             return
+        self._reader.reset()
         ids = kwargs.get("input_ids", args[0] if args else None)
         if ids is None:
             raise ValueError("cannot record a pass on inputs_embeds: the vision tokens have no ids")

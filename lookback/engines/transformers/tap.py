@@ -1,7 +1,7 @@
 """The tap: an attention function that hands every decoder layer's attention to a reader.
 
-Transformers looks attention functions up by name. `tapped(model)` puts ours in front of whatever
-the model's text decoder uses ("sdpa", "eager", ...), for the time of a `with` block, and leaves the
+Transformers looks attention functions up by name. `tapped` puts ours in front of whatever a
+model's text decoder uses ("sdpa", "eager", ...), for the time of a `with` block, and leaves the
 vision tower alone. Without a reader the call falls through to the function that was there before.
 
 A reader is what a pass wants to know: `LastRow` here (prompts, and other people's `generate`), and
@@ -35,6 +35,10 @@ class Reader(ABC):
     """Sums up, over the layers of one pass, the share of attention paid to the vision tokens."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was read, of a pass that broke off for instance."""
         self._mass: Tensor | None = None
         self._heads = 0
         self._layers = 0
@@ -74,7 +78,7 @@ class Reader(ABC):
             UnsupportedModelError: the tap did not see every one of them.
         """
         mass, heads, seen = self._mass, self._heads, self._layers
-        self._mass, self._heads, self._layers = None, 0, 0
+        self.reset()
         if mass is None or seen != layers:
             raise UnsupportedModelError(
                 f"the tap saw {seen} of {layers} attention layers: this model (or part of it) "

@@ -12,7 +12,7 @@ from zoo import build
 import lookback
 from lookback.engines.transformers.decoder import Decoder, _batches
 from lookback.engines.transformers.prefix import Prefix, SharedCache
-from lookback.engines.transformers.tap import LastRow, settings_of
+from lookback.engines.transformers.tap import Call, LastRow
 
 RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52], [60, 61, 62, 63, 64]]
 
@@ -181,25 +181,28 @@ def test_an_image_without_its_tokens_is_refused():
         decoder.prefill(inputs | {"input_ids": text})
 
 
+def make_call(function=print, keys=9, **kwargs):
+    query, key = torch.zeros(1, 2, 9, 4), torch.zeros(1, 2, keys, 4)
+    return Call(function, torch.nn.Linear(1, 1), query, key, key, None, kwargs)
+
+
 def test_keys_of_another_context_are_refused():
     """Cross-attention that no config tells of shows in the number of keys."""
     reader = LastRow(torch.zeros(1, 9, dtype=torch.bool), keys=9)
-    q, k = torch.zeros(1, 2, 9, 4), torch.zeros(1, 2, 30, 4)
     with pytest.raises(lookback.UnsupportedModelError, match="30 keys where the context has 9"):
-        reader.attend(lambda *a, **k: None, torch.nn.Linear(1, 1), q, k, k, None)
+        reader.attend(make_call(keys=30))
 
 
 @pytest.mark.parametrize("extra", ["s_aux", "position_bias"])
 def test_unknown_terms_in_the_scores_are_refused(extra):
     with pytest.raises(lookback.UnsupportedModelError, match=extra):
-        settings_of(print, torch.nn.Linear(1, 1), torch.zeros(1, 1, 1, 4), {extra: torch.ones(1)})
+        make_call(**{extra: torch.ones(1)}).settings()
 
 
 def test_a_softcap_that_sdpa_would_drop_is_refused():
-    layer, query = torch.nn.Linear(1, 1), torch.zeros(1, 1, 1, 4)
-    assert settings_of(print, layer, query, {"softcap": 3.0}).softcap == 3.0
+    assert make_call(softcap=3.0).settings().softcap == 3.0
     with pytest.raises(lookback.UnsupportedModelError, match="attn='eager'"):
-        settings_of(sdpa_attention_forward, layer, query, {"softcap": 3.0})
+        make_call(sdpa_attention_forward, softcap=3.0).settings()
 
 
 def test_batches_respect_the_budget_and_hold_everyone():

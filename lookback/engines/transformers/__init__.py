@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from lookback.embedded import LVLM
 from lookback.engines.transformers.engine import TransformersEngine
 from lookback.engines.transformers.recording import Recorder, record
 from lookback.engines.transformers.support import check_supported
@@ -26,7 +27,8 @@ def load(
     """Take in an LVLM.
 
     Args:
-        model: a hub id, a folder, or a transformers model (then give its processor too).
+        model: a hub id, a folder, or a transformers model (then give its processor too); by
+            default the embedded one, which knows drawn scenes only.
         processor: the processor, or where to load it from; the model's own by default.
         device: "cpu", "cuda", ...; by default a GPU if there is one. A ready model is moved only
             if this is given.
@@ -45,10 +47,7 @@ def load(
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
     if model is None:
-        raise ValueError(
-            "this version ships no model of its own: give load() a hub id, a folder, or a "
-            "transformers model with its processor"
-        )
+        model = LVLM
     hub = {"revision": revision, "trust_remote_code": trust_remote_code}
     name = None
     if isinstance(model, (str, os.PathLike)):

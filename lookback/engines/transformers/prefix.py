@@ -22,7 +22,7 @@ from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 from lookback.engines import UnsupportedModelError
 from lookback.engines.transformers.attention import Part, attend, join
-from lookback.engines.transformers.tap import Reader, settings_of
+from lookback.engines.transformers.tap import Call, Reader
 
 
 @dataclass
@@ -154,24 +154,16 @@ class SharedPrefix(Reader):
             return None
         return sdpa_mask(**(kwargs | {"allow_is_causal_skip": False}))
 
-    def attend(
-        self,
-        base: Callable[..., Any],
-        module: torch.nn.Module,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None,
-        **kwargs: Any,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The join of both parts; `base` is not called."""
+    def attend(self, call: Call) -> tuple[Tensor, Tensor | None]:
+        """The join of both parts; the model's own function is not called."""
+        query, key, mask = call.query, call.key, call.mask
         prompt = getattr(key, "lookback_prefix", None)
         if prompt is None:
             raise UnsupportedModelError(
-                f"{type(module).__name__} changes its keys after they went through the cache: "
-                "continuations cannot share the prompt"
+                f"{call.layer} changes its keys after they went through the cache: continuations "
+                "cannot share the prompt"
             )
-        scale, softcap, _ = settings_of(base, module, query, kwargs)
+        scale, softcap, _ = call.settings()
         n, heads, rows, _ = query.shape
         kv_heads, length = key.shape[1], self.prefix.length
         # Every continuation's rows look at the same prompt keys: fold them, and the query heads
@@ -190,7 +182,7 @@ class SharedPrefix(Reader):
         if vision:
             whole, looked = join(over_prompt(0, vision), whole)
         whole = Part(*(_unfold(x[0], n, heads, rows) for x in whole))
-        whole, share = join(whole, self._own(query, key, value, mask, scale, softcap))
+        whole, share = join(whole, self._own(call))
         if self.tap:
             looked = (
                 torch.zeros_like(share) if looked is None else _unfold(looked[0], n, heads, rows)
@@ -198,16 +190,10 @@ class SharedPrefix(Reader):
             self.add(looked * share)
         return whole.out.transpose(1, 2).to(query.dtype).contiguous(), None
 
-    def _own(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None,
-        scale: float,
-        softcap: float | None,
-    ) -> Part:
+    def _own(self, call: Call) -> Part:
         """Each continuation over its own tokens."""
+        query, key, value, mask = call.query, call.key, call.value, call.mask
+        scale, softcap, _ = call.settings()
         rows, keys = query.shape[2], key.shape[2]
         own = None if mask is None else mask[..., self.prefix.length :]
         if mask is None and 1 < rows < keys:  # a later piece of a long response

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -31,6 +32,63 @@ from lookback.engines import UnsupportedModelError
 _READER: ContextVar[Reader | None] = ContextVar("lookback_reader", default=None)
 
 
+@dataclass(frozen=True)
+class Call:
+    """One layer's call of its attention function."""
+
+    function: Callable[..., Any]  # the one the model would use without the tap
+    module: torch.nn.Module
+    query: Tensor  # (B, H, R, D)
+    key: Tensor  # (B, H_kv, K, D)
+    value: Tensor
+    mask: Tensor | None
+    kwargs: dict[str, Any]
+
+    @property
+    def layer(self) -> str:
+        """What to call the layer in messages."""
+        return type(self.module).__name__
+
+    def run(self) -> tuple[Tensor, Tensor | None]:
+        """What the model would have computed."""
+        out: tuple[Tensor, Tensor | None] = self.function(
+            self.module, self.query, self.key, self.value, self.mask, **self.kwargs
+        )
+        return out
+
+    def settings(self) -> Settings:
+        """Scale, softcap and window.
+
+        Raises:
+            UnsupportedModelError: the layer does something to its scores that we do not.
+        """
+        for name in ("s_aux", "position_bias"):
+            if self.kwargs.get(name) is not None:
+                raise UnsupportedModelError(
+                    f"{self.layer} attends with {name!r}, which LookBack cannot read"
+                )
+        softcap = self.kwargs.get("softcap")
+        if softcap is not None and self.function is sdpa_attention_forward:
+            # Some releases of transformers would drop it there without a word.
+            raise UnsupportedModelError(
+                f"{self.layer} caps its scores, sdpa does not: load it with attn='eager'"
+            )
+        scale = self.kwargs.get("scaling")
+        return Settings(
+            scale=self.query.shape[-1] ** -0.5 if scale is None else float(scale),
+            softcap=softcap,
+            window=self.kwargs.get("sliding_window"),
+        )
+
+
+class Settings(NamedTuple):
+    """How a layer attends, as far as a reader must know."""
+
+    scale: float
+    softcap: float | None
+    window: int | None
+
+
 class Reader(ABC):
     """Sums up, over the layers of one pass, the share of attention paid to the vision tokens."""
 
@@ -44,17 +102,8 @@ class Reader(ABC):
         self._layers = 0
 
     @abstractmethod
-    def attend(
-        self,
-        base: Callable[..., Any],
-        module: torch.nn.Module,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None,
-        **kwargs: Any,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Compute the layer's attention, as `base` would, and `add` what it says."""
+    def attend(self, call: Call) -> tuple[Tensor, Tensor | None]:
+        """Compute the layer's attention, as `call.run()` would, and `add` what it says."""
 
     def mask(self, base: Callable[..., Any], **kwargs: Any) -> Any:
         """The mask that the layers will be given; by default the one `base` makes."""
@@ -100,35 +149,25 @@ class LastRow(Reader):
         self.vision = vision
         self.keys = keys
 
-    def attend(
-        self,
-        base: Callable[..., Any],
-        module: torch.nn.Module,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None,
-        **kwargs: Any,
-    ) -> tuple[Tensor, Tensor | None]:
-        """`base`, and the mass of the last row beside it."""
-        scale, softcap, window = settings_of(base, module, query, kwargs)
-        seen = self.vision.shape[1]
-        if self.keys is not None and key.shape[2] != self.keys:
+    def attend(self, call: Call) -> tuple[Tensor, Tensor | None]:
+        """The call as it is, and the mass of the last row beside it."""
+        scale, softcap, window = call.settings()
+        seen, keys = self.vision.shape[1], call.key.shape[2]
+        if self.keys is not None and keys != self.keys:
             raise UnsupportedModelError(
-                f"{type(module).__name__} attends to {key.shape[2]} keys where the context has "
-                f"{self.keys}: they are not the decoder's own context (cross-attention?)"
+                f"{call.layer} attends to {keys} keys where the context has {self.keys}: they are "
+                "not the decoder's own context (cross-attention?)"
             )
-        scores = _last_row_scores(query, key, scale)  # (B, H, K)
+        scores = _last_row_scores(call.query, call.key, scale)  # (B, H, K)
         if softcap is not None:
             scores = softcap * torch.tanh(scores / softcap)
-        scores = _mask_row(scores, mask, seen, window)
+        scores = _mask_row(scores, call.mask, seen, window)
         # A sliding cache hands over the newest positions alone, a static one has room to spare.
-        vision = self.vision[:, max(0, seen - key.shape[2]) :]
-        vision = torch.nn.functional.pad(vision, (0, key.shape[2] - vision.shape[1]))
+        vision = self.vision[:, max(0, seen - keys) :]
+        vision = torch.nn.functional.pad(vision, (0, keys - vision.shape[1]))
         share = (scores.softmax(-1) * vision[:, None]).sum(-1)
         self.add(share[..., None])
-        out: tuple[Tensor, Tensor | None] = base(module, query, key, value, mask, **kwargs)
-        return out
+        return call.run()
 
 
 def _last_row_scores(query: Tensor, key: Tensor, scale: float) -> Tensor:
@@ -154,40 +193,6 @@ def _mask_row(scores: Tensor, mask: Tensor | None, seen: int, window: int | None
     if mask is not None:
         scores = scores.masked_fill(~mask[:, None, -keys:].bool(), -torch.inf)
     return scores
-
-
-class Settings(NamedTuple):
-    """How a layer attends, as far as a reader must know."""
-
-    scale: float
-    softcap: float | None
-    window: int | None
-
-
-def settings_of(
-    base: Callable[..., Any], module: torch.nn.Module, query: Tensor, kwargs: dict[str, Any]
-) -> Settings:
-    """A layer's settings, from what it passes to its attention function.
-
-    Raises:
-        UnsupportedModelError: it does something to its scores that we do not.
-    """
-    for name in ("s_aux", "position_bias"):
-        if kwargs.get(name) is not None:
-            raise UnsupportedModelError(
-                f"{type(module).__name__} attends with {name!r}, which LookBack cannot read"
-            )
-    if kwargs.get("softcap") is not None and base is sdpa_attention_forward:
-        # Some releases of transformers would drop it there without a word.
-        raise UnsupportedModelError(
-            f"{type(module).__name__} caps its scores, sdpa does not: load it with attn='eager'"
-        )
-    scale = kwargs.get("scaling")
-    return Settings(
-        scale=query.shape[-1] ** -0.5 if scale is None else float(scale),
-        softcap=kwargs.get("softcap"),
-        window=kwargs.get("sliding_window"),
-    )
 
 
 @contextmanager
@@ -251,11 +256,9 @@ def _attention(
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
     function = _base_function(type(module).__module__, base)
+    call = Call(function, module, query, key, value, mask, kwargs)
     reader = _READER.get()
-    if reader is None:
-        out: tuple[Tensor, Tensor | None] = function(module, query, key, value, mask, **kwargs)
-        return out
-    return reader.attend(function, module, query, key, value, mask, **kwargs)
+    return call.run() if reader is None else reader.attend(call)
 
 
 def _mask(base: str, **kwargs: Any) -> Any:

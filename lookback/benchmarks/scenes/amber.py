@@ -12,33 +12,28 @@ Facts are distinct tuples: (object, c), (color, c, v), (size, c, v), (place, c, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from lookback.benchmarks.base import Item
+from lookback.benchmarks.scenes.description import DescriptionTask, Pairs
 from lookback.benchmarks.scenes.facts import Fact, is_true, scene_facts, told_facts
 from lookback.benchmarks.scenes.parse import parse
-from lookback.benchmarks.scenes.scene import Scene, Thing, sample_scene
-from lookback.benchmarks.scenes.task import ScenesTask, f1, mean_percent, share
+from lookback.benchmarks.scenes.scene import Scene, Thing
+from lookback.benchmarks.scenes.task import mean_percent, share
 from lookback.benchmarks.scenes.world import PLACES
 
 PROMPT = "Describe the picture in detail."
 
 
-class ScenesAmber(ScenesTask):
+class ScenesAmber(DescriptionTask):
     """F1 over facts."""
 
     name = "scenes-amber"
-    primary = "f1"
+    prompt = PROMPT
 
-    def compose(
-        self, seed: int, index: int, rng: np.random.Generator
-    ) -> tuple[Scene, str, dict[str, Any]]:
-        """A scene and all its things."""
-        scene = sample_scene(seed, rng)
-        return scene, PROMPT, {"things": scene.truth()}
+    def truth(self, scene: Scene) -> dict[str, Any]:
+        """All its things."""
+        return {"things": scene.truth()}
 
     def judged(self, item: Item, response: str) -> tuple[dict[Fact, bool], set[Fact]]:
         """The facts that a response asserts, each with its truth, and those it should assert."""
@@ -54,18 +49,6 @@ class ScenesAmber(ScenesTask):
         told, wanted = self.judged(item, response)
         return share(sum(told.values()), len(told)), share(len(wanted & set(told)), len(wanted))
 
-    def score(self, item: Item, response: str) -> float:
-        """F1 of one response."""
-        return f1(*self.precision_recall(item, response))
-
-    def details(
-        self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
-    ) -> dict[str, float]:
-        """Mean precision and recall, and the share of responses with any false fact (hal)."""
-        pairs = list(zip(items, responses, strict=True))
-        both = [self.precision_recall(*pair) for pair in pairs]
-        return {
-            "precision": mean_percent([p for p, _ in both]),
-            "recall": mean_percent([r for _, r in both]),
-            "hal": mean_percent([not all(self.judged(*pair)[0].values()) for pair in pairs]),
-        }
+    def hallucinations(self, pairs: Pairs) -> dict[str, float]:
+        """The share of responses with any false fact."""
+        return {"hal": mean_percent([not all(self.judged(*pair)[0].values()) for pair in pairs])}

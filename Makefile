@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench lint types tests clean
+.PHONY: demo test bench lint types tests clean train-embedded evaluate-embedded
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -25,6 +25,14 @@ bench: $(VENV)/ready
 	$(BIN)/python bench/speed.py
 	$(BIN)/python bench/memory.py
 	$(BIN)/python bench/formula.py
+
+# Over an hour on two cores; goes on where it was stopped (build/embedded).
+train-embedded: $(VENV)/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m lookback.embedded.training
+
+# What the embedded model can do and what LookBack adds; writes alpha and lambda to its config.
+evaluate-embedded: $(VENV)/ready
+	OMP_NUM_THREADS=1 $(BIN)/python bench/embedded.py --write
 
 # torch first and by its exact version: a range would pull the newest build with all of CUDA.
 $(VENV)/ready: pyproject.toml constraints.txt

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,20 +30,21 @@ Image = Annotated[
     list[str], typer.Option("--image", "-i", help="A further image; may be repeated.")
 ]
 Model = Annotated[
-    Optional[str], typer.Option(help="A hub id or a folder.", show_default=False)  # noqa: UP045
+    str | None,
+    typer.Option(help="A hub id or a folder.", show_default=False),
 ]
 Scorer = Annotated[str, typer.Option(help="Rank by this; see `lookback scorers`.")]
 Alpha = Annotated[
-    Optional[float],  # noqa: UP045
+    float | None,
     typer.Option(help="LookBack's α; by default the model family's.", show_default=False),
 ]
 Lam = Annotated[
-    Optional[float],  # noqa: UP045
+    float | None,
     typer.Option(help="LookBack's λ; by default the model family's.", show_default=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print all signals as JSON.")]
 Device = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.", show_default=False),
 ]
 
@@ -87,11 +88,11 @@ def score(
     image: Annotated[str, typer.Argument(help="A file or a URL.")],
     question: Annotated[str, typer.Argument(help="What was asked about it.")],
     responses: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Argument(help="The answers.", show_default=False),
     ] = None,
     file: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(help="Read answers from here, one a line; - is stdin.", show_default=False),
     ] = None,
     model: Model = None,
@@ -164,7 +165,10 @@ def _load(model: str | None, device: str | None) -> TransformersEngine:
 
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
-        return load(model, device=device)
+        engine = load(model, device=device)
+    if model is None:
+        print("lookback: the embedded model knows drawn scenes only; see --model", file=sys.stderr)
+    return engine
 
 
 @contextmanager

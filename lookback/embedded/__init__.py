@@ -1,7 +1,7 @@
-"""The models that ship with the package: a small LVLM, and a dual encoder for CLIPScore.
+"""Where the package's own models go: a small LVLM, and a dual encoder for CLIPScore.
 
 Both know drawn scenes (`lookback.benchmarks.scenes`) and nothing else. They are folders in the
-ordinary transformers format; `lookback.embedded.training` made them.
+ordinary transformers format; `make train-embedded` makes them. None is shipped yet.
 """
 
 from __future__ import annotations

@@ -10,11 +10,16 @@ import torch
 import transformers as hf
 
 from lookback.embedded.training.models import CLIP_LENGTH, make_processor
+from lookback.families import GENERIC
 
 
 def export_lvlm(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Weights, config, tokenizer, processor and chat template of the LVLM."""
+    """Weights, config, tokenizer, processor and chat template of the LVLM.
+
+    Its config gets LookBack's global setting; `make evaluate-embedded` puts the tuned one there.
+    """
     half = copy.deepcopy(model).eval().to(torch.float16)
+    half.config.lookback = {"name": "embedded", "alpha": GENERIC.alpha, "lam": GENERIC.lam}
     half.save_pretrained(folder)
     make_processor(tokenizer).save_pretrained(folder)
 

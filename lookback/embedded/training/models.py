@@ -11,14 +11,10 @@ from lookback.benchmarks.scenes.training import training_rng, training_scene, tr
 from lookback.benchmarks.scenes.world import IMAGE_SIZE
 from lookback.embedded.training.recipe import PATCH, VISION_TOKENS, Recipe
 
-PAD, BOS, EOS, IMAGE, USER, ASSISTANT = (
-    "<pad>",
-    "<s>",
-    "</s>",
-    "<image>",
-    "USER:",
-    "ASSISTANT:",
-)
+PAD, BOS, EOS, IMAGE, USER, ASSISTANT = "<pad>", "<s>", "</s>", "<image>", "USER:", "ASSISTANT:"
+# The end token must not have id 2: transformers' CLIP takes that for an old config and then reads
+# a text's embedding off the token with the largest id instead of the end token.
+SPECIAL = [PAD, BOS, IMAGE, EOS, USER, ASSISTANT]
 MEAN, STD = 0.5, 0.25  # of pixels between 0 and 1
 MAX_LENGTH = 512
 CLIP_LENGTH = 77
@@ -42,7 +38,7 @@ def make_tokenizer(recipe: Recipe) -> Any:
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=recipe.vocabulary,
-        special_tokens=[PAD, BOS, EOS, IMAGE, USER, ASSISTANT],
+        special_tokens=SPECIAL,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import signal
+import sys
 from pathlib import Path
 
 from torch.multiprocessing.spawn import spawn
@@ -15,14 +18,25 @@ from lookback.embedded.training.stages import train
 def train_and_export(
     recipe: Recipe, folder: Path, lvlm: Path, clip: Path, processes: int = 2
 ) -> None:
-    """Train both models (or go on with what `folder` holds) and write them to their folders."""
+    """Train both models (or go on with what `folder` holds) and write them to their folders.
+
+    Raises:
+        RuntimeError: another training is at work in `folder`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "meeting").unlink(missing_ok=True)  # of a run that was stopped
-    arguments = processes, recipe, folder, lvlm, clip
-    if processes == 1:
-        _work(0, *arguments)
-    else:
-        spawn(_work, arguments, nprocs=processes)
+    # The workers go when this process does, also if it is told to from outside.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RuntimeError(f"another training is at work in {folder}") from None
+        (folder / "meeting").unlink(missing_ok=True)  # of a run that was stopped
+        arguments = processes, recipe, folder, lvlm, clip
+        if processes == 1:
+            _work(0, *arguments)
+        else:
+            spawn(_work, arguments, nprocs=processes, daemon=True)
 
 
 def _work(rank: int, world: int, recipe: Recipe, folder: Path, lvlm: Path, clip: Path) -> None:

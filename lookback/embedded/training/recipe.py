@@ -47,9 +47,9 @@ class Recipe:
     blind: float = 0.05  # share of joint steps without images, which keep the priors alive
     vision: Stage = Stage(steps=1000, batch=32, lr=1.2e-3)
     language: Stage = Stage(steps=250, batch=16, lr=2e-3)
-    projector: Stage = Stage(steps=80, batch=16, lr=2e-3, warmup=20)
-    joint: Stage = Stage(steps=1400, batch=16, lr=2e-3, vision_lr=0.3)
-    clip: Stage = Stage(steps=200, batch=64, lr=1e-3, vision_lr=0.3)
+    projector: Stage = Stage(steps=300, batch=32, lr=3e-3, warmup=20)
+    joint: Stage = Stage(steps=2000, batch=16, lr=2e-3, vision_lr=0.3)
+    clip: Stage = Stage(steps=600, batch=64, lr=1e-3, vision_lr=0.3)
 
 
 FULL = Recipe()

@@ -28,7 +28,7 @@ def load(
 
     Args:
         model: a hub id, a folder, or a transformers model (then give its processor too); by
-            default the embedded one, which knows drawn scenes only.
+            default the embedded one, if it was trained; it knows drawn scenes only.
         processor: the processor, or where to load it from; the model's own by default.
         device: "cpu", "cuda", ...; by default a GPU if there is one. A ready model is moved only
             if this is given.
@@ -47,6 +47,11 @@ def load(
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
     if model is None:
+        if not (LVLM / "config.json").exists():
+            raise FileNotFoundError(
+                "this version ships no model of its own yet: give load() a hub id, a folder, or a "
+                "transformers model with its processor (or train one: make train-embedded)"
+            )
         model = LVLM
     hub = {"revision": revision, "trust_remote_code": trust_remote_code}
     name = None

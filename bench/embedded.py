@@ -1,0 +1,212 @@
+"""What the embedded LVLM can do, and what LookBack adds to it.
+
+`make evaluate-embedded`: samples 25 answers to held-out items of the four Scenes tasks, chooses
+alpha and lambda on `tune` alone, and compares selections on `test`, with the picture and with that
+of another item. Samples are kept in build/evaluation, so a second run only computes.
+"""
+
+import argparse
+import json
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from lookback.benchmarks.base import BENCHMARKS, get_benchmark
+from lookback.benchmarks.scenes.words import CONTENT
+from lookback.embedded import LVLM
+from lookback.scores.formula import ALPHAS, LAMBDAS, lookback_scores
+
+N, CHUNK = 25, 25
+SIGNALS = ("log_prob", "lookback", "self_certainty", "entropy")
+
+
+def sample_chunk(task: str, split: str, first: int, last: int, folder: str) -> list[dict]:
+    """25 answers each to items first..last-1: quality, signals, and signals under another image."""
+    import torch
+
+    import lookback
+
+    torch.set_num_threads(1)
+    path = Path(folder) / f"{task}-{split}-{first}-{last}.pkl"
+    if path.exists():
+        return pickle.loads(path.read_bytes())
+    lb = lookback.load()
+    benchmark = get_benchmark(task)
+    items = benchmark.items(split)
+    rows = []
+    for index in range(first, last):
+        item, other = items[index], items[(index + len(items) // 2) % len(items)]
+        cands = lb.sample(item.image, item.question, N, max_new_tokens=120, seed=42 * 2**20 + index)
+        filled = [c for c in cands if len(c.signals)]
+        swapped = lb.score(other.image, item.question, filled) if split == "test" else filled
+        rows.append(
+            {
+                "quality": [benchmark.score(item, c.text) for c in filled],
+                "tokens": [c.tokens for c in filled],
+                "signals": [{s: getattr(c, s) for s in SIGNALS} for c in filled],
+                "swapped": [{s: getattr(c, s) for s in SIGNALS} for c in swapped],
+                "empty": N - len(filled),
+            }
+        )
+    path.write_bytes(pickle.dumps(rows))
+    return rows
+
+
+def sample_all(limits: dict[str, int], folder: Path) -> dict[tuple[str, str], list[dict]]:
+    folder.mkdir(parents=True, exist_ok=True)
+    jobs = [
+        (task, split, first, min(first + CHUNK, limit), str(folder))
+        for split, limit in limits.items()
+        for task in BENCHMARKS
+        for first in range(0, limit, CHUNK)
+    ]
+    found: dict[tuple[str, str], list[dict]] = {}
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        for (task, split, *_), rows in zip(
+            jobs, pool.map(sample_chunk, *zip(*jobs, strict=True)), strict=True
+        ):
+            found.setdefault((task, split), []).extend(rows)
+            print(f"{task} {split}: {len(found[task, split])} items", flush=True)
+    return found
+
+
+class Pool:
+    """The candidates of one task and split as flat arrays."""
+
+    def __init__(self, rows: list[dict]) -> None:
+        self.rows = rows
+        self.quality = [np.array(row["quality"]) for row in rows]
+
+    def scores(self, scorer, source="signals") -> list[np.ndarray]:
+        """Per item, one score a candidate; scorer maps flat signals and lengths to scores."""
+        flat = [s for row in self.rows for s in row[source]]
+        lengths = np.array([len(s["log_prob"]) for s in flat])
+        signals = {n: np.concatenate([s[n] for s in flat]).astype(float) for n in SIGNALS}
+        scores = scorer(signals, lengths)
+        return np.split(scores, np.cumsum([len(q) for q in self.quality])[:-1])
+
+    def select(self, scores: list[np.ndarray], n: int) -> np.ndarray:
+        """Per item, the mean quality of the best of n, over the disjoint groups of n."""
+        return np.array(
+            [
+                np.mean(
+                    [q[g : g + n][np.argmax(s[g : g + n])] for g in range(0, len(q) - n + 1, n)]
+                )
+                if len(q) >= n
+                else q[np.argmax(s)]
+                for q, s in zip(self.quality, scores, strict=True)
+            ]
+        )
+
+
+def mean_of(name):
+    return lambda s, lengths: np.add.reduceat(s[name], np.cumsum(lengths) - lengths) / lengths
+
+
+def lookback_with(alpha, lam):
+    return lambda s, lengths: lookback_scores(s["log_prob"], s["lookback"], lengths, alpha, lam)
+
+
+def tune(pools: dict[str, Pool]) -> tuple[float, float]:
+    """The (alpha, lambda) of the paper's grid, with 0, that selects best on tune, N = 5 and 25."""
+    best = (-1.0, 0.0, 0.0)
+    for alpha in (0.0, *ALPHAS):
+        for lam in (0.0, *LAMBDAS):
+            values = []
+            for pool in pools.values():
+                scores = pool.scores(lookback_with(alpha, lam))
+                values += [pool.select(scores, n).mean() for n in (5, 25)]
+            best = max(best, (float(np.mean(values)), alpha, lam))
+    return best[1:]
+
+
+def interval(differences: list[np.ndarray]) -> str:
+    """Mean of several tasks' paired differences with a 95 % bootstrap interval, in points."""
+    rng = np.random.default_rng(0)
+    draws = np.mean(
+        [d[rng.integers(0, len(d), (4000, len(d)))].mean(1) for d in differences], axis=0
+    )
+    low, high = np.percentile(100 * draws, [2.5, 97.5])
+    return f"{100 * np.mean([d.mean() for d in differences]):+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def words(pool: Pool) -> dict[str, dict[str, float]]:
+    """Mean z-scored A and self-certainty of content and of function words."""
+    groups: dict[str, list[tuple[float, float]]] = {"content": [], "function": []}
+    flat = [s for row in pool.rows for s in row["signals"]]
+    stats = {
+        n: (np.concatenate([s[n] for s in flat]).mean(), np.concatenate([s[n] for s in flat]).std())
+        for n in ("lookback", "self_certainty")
+    }
+    for row in pool.rows:
+        for tokens, s in zip(row["tokens"], row["signals"], strict=True):
+            starts = [i for i, t in enumerate(tokens) if t.startswith(" ") or i == 0]
+            for a, b in zip(starts, [*starts[1:], len(tokens)], strict=True):
+                word = "".join(tokens[a:b]).strip(" .,!?").lower()
+                if not word.isalpha():
+                    continue
+                z = [
+                    float((s[n][a:b].mean() - stats[n][0]) / stats[n][1])
+                    for n in ("lookback", "self_certainty")
+                ]
+                groups["content" if word in CONTENT else "function"].append((z[0], z[1]))
+    return {
+        group: dict(zip(("z_A", "z_SC"), np.mean(found, 0).round(2).tolist(), strict=True))
+        for group, found in groups.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--test", type=int, default=1000)
+    parser.add_argument("--tune", type=int, default=400)
+    parser.add_argument("--folder", type=Path, default=Path("build/evaluation"))
+    parser.add_argument("--write", action="store_true", help="the tuned setting, to the model")
+    given = parser.parse_args()
+    found = sample_all({"tune": given.tune, "test": given.test}, given.folder)
+    pools = {split: {t: Pool(found[t, split]) for t in BENCHMARKS} for split in ("tune", "test")}
+    alpha, lam = tune(pools["tune"])
+    scorers = {
+        "mean log p": mean_of("log_prob"),
+        "self-certainty": mean_of("self_certainty"),
+        "A alone": mean_of("lookback"),
+        f"LookBack ({alpha}, {lam})": lookback_with(alpha, lam),
+        "LookBack (0.25, 1.25)": lookback_with(0.25, 1.25),
+    }
+    report: dict = {"alpha": alpha, "lam": lam, "test": {}, "control": {}, "differences": {}}
+    chosen: dict[tuple[str, int, str], np.ndarray] = {}
+    for task, pool in pools["test"].items():
+        for n in (5, 25):
+            row = {
+                "random": np.array([q.mean() for q in pool.quality]),
+                "oracle": pool.select(pool.quality, n),
+            }
+            row |= {name: pool.select(pool.scores(s), n) for name, s in scorers.items()}
+            for name, values in row.items():
+                chosen[task, n, name] = values
+            report["test"][f"{task} N={n}"] = {k: round(100 * v.mean(), 1) for k, v in row.items()}
+        report["control"][task] = {
+            name: round(100 * pool.select(pool.scores(s, "swapped"), 25).mean(), 1)
+            for name, s in scorers.items()
+        }
+    tuned = f"LookBack ({alpha}, {lam})"
+    for other in ("random", "self-certainty", "mean log p", "A alone"):
+        for n in (5, 25):
+            report["differences"][f"{tuned} - {other}, N={n}"] = interval(
+                [chosen[t, n, tuned] - chosen[t, n, other] for t in BENCHMARKS]
+            )
+    if given.write:
+        path = LVLM / "config.json"
+        config = json.loads(path.read_text())
+        config["lookback"] = {"name": "embedded", "alpha": alpha, "lam": lam}
+        path.write_text(json.dumps(config, indent=2) + "\n")
+    report["words"] = {t: words(pools["test"][t]) for t in ("scenes-caption", "scenes-amber")}
+    (given.folder / "report.json").write_text(json.dumps(report, indent=1))
+    print(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()

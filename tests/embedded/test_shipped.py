@@ -1,0 +1,109 @@
+"""The models in the package: they load with plain transformers, offline, and they see."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoProcessor, CLIPModel, LlavaForConditionalGeneration
+
+import lookback
+from lookback.benchmarks.base import BENCHMARKS, get_benchmark
+from lookback.benchmarks.scenes.render import render
+from lookback.benchmarks.scenes.scene import sample_scene
+from lookback.benchmarks.scenes.splits import scene_seed
+from lookback.benchmarks.scenes.training import describe_pair
+from lookback.embedded import CLIP, LVLM
+
+pytestmark = pytest.mark.skipif(
+    not (LVLM / "config.json").exists(), reason="no embedded model yet: make train-embedded"
+)
+ITEMS = 24
+# By how much greedy answers about the right picture beat those about another item's, in points.
+MARGINS = {"scenes-vqa": 15, "scenes-caption": 20, "scenes-amber": 20, "scenes-pairs": 5}
+
+
+@pytest.fixture(scope="module")
+def lb():
+    return lookback.load()
+
+
+def size(folder):
+    return sum(f.stat().st_size for f in folder.glob("*.safetensors")) / 2**20
+
+
+def test_they_are_small_and_in_half_precision():
+    assert size(LVLM) <= 12
+    assert size(CLIP) <= 6
+    assert LlavaForConditionalGeneration.from_pretrained(LVLM).dtype == torch.float16
+
+
+def test_plain_transformers_can_use_the_lvlm(lb):
+    """No code of ours between the picture and the answer."""
+    model = LlavaForConditionalGeneration.from_pretrained(LVLM, dtype=torch.float32).eval()
+    processor = AutoProcessor.from_pretrained(LVLM)
+    item = get_benchmark("scenes-caption").items("test")[0]
+    turn = [{"type": "image", "image": item.image}, {"type": "text", "text": item.question}]
+    inputs = processor.apply_chat_template(
+        [{"role": "user", "content": turn}],
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=True,
+        return_tensors="pt",
+    )
+    out = model.generate(**inputs, do_sample=False, max_new_tokens=60)
+    text = processor.decode(out[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+    ours = lb.sample(item.image, item.question, 1, temperature=0, max_new_tokens=60)[0]
+    assert text.strip() == ours.text.strip()
+
+
+def test_it_brings_its_own_settings(lb):
+    assert lb.family.name == "embedded"
+    assert lb.family.alpha >= 0
+
+
+@pytest.mark.parametrize("task", BENCHMARKS)
+def test_it_beats_its_blind_self(lb, task):
+    benchmark = get_benchmark(task)
+    items = benchmark.items("test")
+    gains = []
+    for i in range(ITEMS):
+        item, other = items[i], items[i + len(items) // 2]
+        seeing, blind = (
+            lb.sample(image, item.question, 1, temperature=0, max_new_tokens=80)[0].text
+            for image in (item.image, other.image)
+        )
+        gains.append(benchmark.score(item, seeing) - benchmark.score(item, blind))
+    assert 100 * np.mean(gains) > MARGINS[task]
+
+
+def test_most_of_what_is_sampled_is_spelled_as_the_tokenizer_spells_it(lb):
+    """So that a sampled text, given back as text, has the same tokens and the same signals."""
+    item = get_benchmark("scenes-caption").items("test")[1]
+    cands = lb.sample(item.image, item.question, 10, max_new_tokens=60, seed=0)
+    scored = lb.score(item.image, item.question, [c.text for c in cands])
+    same = [
+        (a, b)
+        for a, b in zip(cands, scored, strict=True)
+        if a.token_ids.tolist() == b.token_ids.tolist()
+    ]
+    assert len(same) >= 8
+    for a, b in same:
+        np.testing.assert_allclose(a.lookback, b.lookback, atol=1e-5)
+
+
+def test_the_dual_encoder_finds_the_description_of_a_picture():
+    """Of 40 descriptions: chance is 2.5 %."""
+    model = CLIPModel.from_pretrained(CLIP, dtype=torch.float32).eval()
+    processor = AutoProcessor.from_pretrained(CLIP)
+    rng = np.random.default_rng(0)
+    scenes = [sample_scene(scene_seed("tune", "scenes-caption", i)) for i in range(40)]
+    texts = [f" {describe_pair(scene, rng)[1]}" for scene in scenes]
+    inputs = processor(
+        text=texts,
+        images=[render(s) for s in scenes],
+        padding=True,
+        truncation=True,
+        return_tensors="pt",
+    )
+    with torch.no_grad():
+        found = model(**inputs).logits_per_image.argmax(-1)
+    assert (found == torch.arange(40)).float().mean() > 0.5

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 from engines.reference import noise
@@ -122,6 +121,4 @@ def test_help_and_import_load_neither_torch_nor_transformers():
         code = f"import sys\ntry:\n {command}\nexcept SystemExit: pass\n"
         code += "heavy = {'torch', 'transformers', 'pandas', 'pyarrow'} & set(sys.modules)\n"
         code += "assert not heavy, heavy"
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-        assert time.perf_counter() - start < 20  # a hang, not a speed: that is for `make bench`
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=120)

@@ -17,10 +17,11 @@ import numpy as np
 from lookback.benchmarks.base import BENCHMARKS, get_benchmark
 from lookback.benchmarks.scenes.words import CONTENT
 from lookback.embedded import LVLM
-from lookback.scores.formula import ALPHAS, LAMBDAS, lookback_scores
+from lookback.scores.formula import ALPHAS, LAMBDAS
+from lookback.scores.registry import SignalBatch, get_scorer
+from lookback.signals import SIGNALS
 
 N, CHUNK = 25, 25
-SIGNALS = ("log_prob", "lookback", "self_certainty", "entropy")
 
 
 def sample_chunk(task: str, split: str, first: int, last: int, folder: str) -> list[dict]:
@@ -80,12 +81,12 @@ class Pool:
         self.rows = rows
         self.quality = [np.array(row["quality"]) for row in rows]
 
-    def scores(self, scorer, source="signals") -> list[np.ndarray]:
-        """Per item, one score a candidate; scorer maps flat signals and lengths to scores."""
+    def scores(self, scorer: str, source: str = "signals", **params: float) -> list[np.ndarray]:
+        """Per item, one score a candidate."""
         flat = [s for row in self.rows for s in row[source]]
         lengths = np.array([len(s["log_prob"]) for s in flat])
         signals = {n: np.concatenate([s[n] for s in flat]).astype(float) for n in SIGNALS}
-        scores = scorer(signals, lengths)
+        scores = get_scorer(scorer).scores(SignalBatch(lengths, **signals), {}, params)
         return np.split(scores, np.cumsum([len(q) for q in self.quality])[:-1])
 
     def select(self, scores: list[np.ndarray], n: int) -> np.ndarray:
@@ -102,14 +103,6 @@ class Pool:
         )
 
 
-def mean_of(name):
-    return lambda s, lengths: np.add.reduceat(s[name], np.cumsum(lengths) - lengths) / lengths
-
-
-def lookback_with(alpha, lam):
-    return lambda s, lengths: lookback_scores(s["log_prob"], s["lookback"], lengths, alpha, lam)
-
-
 def tune(pools: dict[str, Pool]) -> tuple[float, float]:
     """The (alpha, lambda) of the paper's grid, with 0, that selects best on tune, N = 5 and 25."""
     best = (-1.0, 0.0, 0.0)
@@ -117,7 +110,7 @@ def tune(pools: dict[str, Pool]) -> tuple[float, float]:
         for lam in (0.0, *LAMBDAS):
             values = []
             for pool in pools.values():
-                scores = pool.scores(lookback_with(alpha, lam))
+                scores = pool.scores("lookback", alpha=alpha, lam=lam)
                 values += [pool.select(scores, n).mean() for n in (5, 25)]
             best = max(best, (float(np.mean(values)), alpha, lam))
     return best[1:]
@@ -170,11 +163,11 @@ def main() -> None:
     pools = {split: {t: Pool(found[t, split]) for t in BENCHMARKS} for split in ("tune", "test")}
     alpha, lam = tune(pools["tune"])
     scorers = {
-        "mean log p": mean_of("log_prob"),
-        "self-certainty": mean_of("self_certainty"),
-        "A alone": mean_of("lookback"),
-        f"LookBack ({alpha}, {lam})": lookback_with(alpha, lam),
-        "LookBack (0.25, 1.25)": lookback_with(0.25, 1.25),
+        "mean log p": {"scorer": "mean_log_prob"},
+        "self-certainty": {"scorer": "self_certainty"},
+        "A alone": {"scorer": "visual_lookback"},
+        f"LookBack ({alpha}, {lam})": {"scorer": "lookback", "alpha": alpha, "lam": lam},
+        "LookBack (0.25, 1.25)": {"scorer": "lookback", "alpha": 0.25, "lam": 1.25},
     }
     report: dict = {"alpha": alpha, "lam": lam, "test": {}, "control": {}, "differences": {}}
     chosen: dict[tuple[str, int, str], np.ndarray] = {}
@@ -184,12 +177,12 @@ def main() -> None:
                 "random": np.array([q.mean() for q in pool.quality]),
                 "oracle": pool.select(pool.quality, n),
             }
-            row |= {name: pool.select(pool.scores(s), n) for name, s in scorers.items()}
+            row |= {name: pool.select(pool.scores(**s), n) for name, s in scorers.items()}
             for name, values in row.items():
                 chosen[task, n, name] = values
             report["test"][f"{task} N={n}"] = {k: round(100 * v.mean(), 1) for k, v in row.items()}
         report["control"][task] = {
-            name: round(100 * pool.select(pool.scores(s, "swapped"), 25).mean(), 1)
+            name: round(100 * pool.select(pool.scores(**s, source="swapped"), 25).mean(), 1)
             for name, s in scorers.items()
         }
     tuned = f"LookBack ({alpha}, {lam})"

@@ -27,7 +27,7 @@ app = typer.Typer(
 )
 
 Image = Annotated[
-    list[str], typer.Option("--image", "-i", help="A further image; may be repeated.")
+    list[str] | None, typer.Option("--image", "-i", help="A further image; may be repeated.")
 ]
 Model = Annotated[
     str | None,
@@ -62,12 +62,12 @@ def ask(
     top_p: Annotated[float, typer.Option(help="The nucleus to sample from.")] = 0.9,
     max_new_tokens: Annotated[int, typer.Option(help="The longest answer.")] = 256,
     seed: Annotated[int, typer.Option(help="The same seed draws the same answers.")] = 42,
-    more_images: Image = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    more_images: Image = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask a question about an image N times, rank the answers, print the best."""
-    images = _check(scorer, [image, *more_images])
+    images = _check(scorer, [image, *(more_images or [])])
     lb = _load(model, device)
     with _progress(f"drawing {n} answers") as progress:
         cands = lb.sample(
@@ -99,7 +99,7 @@ def score(
     scorer: Scorer = "lookback",
     alpha: Alpha = None,
     lam: Lam = None,
-    more_images: Image = [],  # noqa: B006
+    more_images: Image = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
@@ -110,7 +110,7 @@ def score(
         given += [line for line in text.splitlines() if line.strip()]
     if not given:
         raise ValueError("no answers given: write them as arguments, or name a --file")
-    images = _check(scorer, [image, *more_images])
+    images = _check(scorer, [image, *(more_images or [])])
     lb = _load(model, device)
     with _progress(f"scoring {len(given)} answers") as progress:
         cands = lb.score(images, question, given, progress=progress)

@@ -238,12 +238,11 @@ class Candidates(Sequence[Candidate]):
     def to_pandas(self) -> pd.DataFrame:
         """`to_arrow` as a pandas frame (needs pandas: `pip install lookback-vlm[pandas]`)."""
         try:
-            import pandas  # noqa: F401
+            return self.to_arrow().to_pandas()
         except ImportError as error:
             raise ImportError(
                 "to_pandas() needs pandas: pip install 'lookback-vlm[pandas]' (to_arrow() does not)"
             ) from error
-        return self.to_arrow().to_pandas()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, ready for JSON."""

@@ -1,7 +1,6 @@
 """The training: packed texts equal the processor's, the loss falls, a stopped run goes on."""
 
 import copy
-import dataclasses
 
 import pytest
 import torch
@@ -165,7 +164,3 @@ def test_exported_folders_are_ordinary_transformers(tokenizer, trained, tmp_path
     assert torch.equal(texts["input_ids"], ours["input_ids"])
     assert texts["input_ids"][1, -1] == tokenizer.eos_token_id  # cut, and the end kept
     assert clip.get_text_features(**texts).pooler_output.shape[0] == 2
-
-
-def test_recipes_are_data():
-    assert dataclasses.replace(TINY, seed=1) != TINY

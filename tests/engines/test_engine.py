@@ -11,7 +11,6 @@ from engines.reference import QUESTION, noise
 from zoo import build
 
 import lookback
-from lookback.engines.transformers import engine as module
 from lookback.signals import SIGNALS
 
 
@@ -278,4 +277,3 @@ def test_threads_do_not_disturb_each_other(lb):
 
 def test_candidates_name_the_model(lb):
     assert lb.score(noise(), QUESTION, ["a"]).model == "LlavaForConditionalGeneration"
-    assert module.TransformersEngine.__doc__

@@ -41,6 +41,12 @@ def patch_labels(scenes: Sequence[Scene]) -> Tensor:
     return torch.from_numpy(labels).flatten(1, 2)
 
 
+def patch_facts(scenes: Sequence[Scene]) -> Tensor:
+    """`patch_labels`, and each patch's place beside them, (B, patches, 4)."""
+    places = patch_places().expand(len(scenes), -1)[..., None]
+    return torch.cat([patch_labels(scenes), places], -1)
+
+
 def patch_places() -> Tensor:
     """The place, of the scene's nine, in which each patch has its centre, (patches,)."""
     third = (torch.arange(SIDE) * PATCH + PATCH // 2) * 3 // IMAGE_SIZE
@@ -94,13 +100,14 @@ class Packer:
             rows.append((ids, owner, places, labels))
         fills = (self.pad, -1, 0, IGNORED)
         tokens, owners, positions, spoken = (
-            _padded([row[k] for row in rows], fill) for k, fill in enumerate(fills)
+            padded([row[k] for row in rows], fill) for k, fill in enumerate(fills)
         )
         causal = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
         same = (owners[:, :, None] == owners[:, None, :]) | (owners[:, None, :] == 0)
         return Packed(tokens, (same & causal)[:, None], positions, spoken)
 
 
-def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
+def padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
+    """Rows of different length as one tensor, filled up on the right."""
     length = max(len(row) for row in rows)
     return torch.tensor([[*row, *[fill] * (length - len(row))] for row in rows])

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import transformers as hf
+from tokenizers.processors import TemplateProcessing
 
 from lookback.embedded.training.models import CLIP_LENGTH, make_processor
 from lookback.families import GENERIC
@@ -30,8 +31,6 @@ def export_clip(model: Any, tokenizer: Any, folder: Path) -> None:
     half.save_pretrained(folder)
     between = copy.deepcopy(tokenizer)
     begin, end = tokenizer.bos_token, tokenizer.eos_token
-    from tokenizers.processors import TemplateProcessing
-
     between.backend_tokenizer.post_processor = TemplateProcessing(
         single=f"{begin} $A {end}",
         special_tokens=[(begin, tokenizer.bos_token_id), (end, tokenizer.eos_token_id)],

@@ -18,8 +18,8 @@ from lookback.embedded.training.batches import (
     Packed,
     Packer,
     images,
-    patch_labels,
-    patch_places,
+    padded,
+    patch_facts,
 )
 from lookback.embedded.training.models import CLIP_LENGTH
 
@@ -37,8 +37,7 @@ class PatchHead(nn.Sequential):
 def vision_loss(tower: Any, head: PatchHead, scenes: Sequence[Scene]) -> Tensor:
     """Cross-entropy of what is in each patch, and where the patch is."""
     hidden = tower(images(scenes)).last_hidden_state[:, 1:]
-    places = patch_places().expand(len(scenes), -1)
-    labels = torch.cat([patch_labels(scenes), places[..., None]], -1)
+    labels = patch_facts(scenes)
     parts = head(hidden).split(KINDS, -1)
     losses = [
         weight * F.cross_entropy(part.flatten(0, 1), labels[..., k].flatten())
@@ -60,8 +59,7 @@ def alignment_loss(lvlm: Any, words: Tensor, scenes: Sequence[Scene]) -> Tensor:
     """
     with torch.no_grad():
         hidden = lvlm.model.vision_tower(images(scenes)).last_hidden_state[:, 1:]
-        places = patch_places().expand(len(scenes), -1)[..., None]
-        labels = torch.cat([patch_labels(scenes), places], -1)
+        labels = patch_facts(scenes)
         starts = torch.tensor([0, *KINDS[:-1]]).cumsum(0)
         target = words[labels + starts].sum(-2)
     error = F.mse_loss(lvlm.model.multi_modal_projector(hidden), target)
@@ -117,7 +115,5 @@ def clip_texts(tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
         ]
         for text in texts
     ]
-    length = max(map(len, ids))
-    pad = tokenizer.pad_token_id
-    padded = torch.tensor([[*row, *[pad] * (length - len(row))] for row in ids])
-    return {"input_ids": padded, "attention_mask": (padded != pad).long()}
+    filled = padded(ids, tokenizer.pad_token_id)
+    return {"input_ids": filled, "attention_mask": (filled != tokenizer.pad_token_id).long()}

@@ -80,6 +80,11 @@ def make_processor(tokenizer: Any) -> Any:
     )
 
 
+def special_ids(tokenizer: Any) -> dict[str, int]:
+    """The ids that text configs name."""
+    return {f"{k}_token_id": getattr(tokenizer, f"{k}_token_id") for k in ("pad", "bos", "eos")}
+
+
 def vision_config(recipe: Recipe) -> hf.CLIPVisionConfig:
     """The vision tower, of the LVLM and of the dual encoder alike."""
     return hf.CLIPVisionConfig(
@@ -95,8 +100,7 @@ def vision_config(recipe: Recipe) -> hf.CLIPVisionConfig:
 
 def make_lvlm(recipe: Recipe, tokenizer: Any) -> Any:
     """A LLaVA with random weights."""
-    ids = dict.fromkeys(("pad", "bos", "eos"))
-    special = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ids}
+    special = special_ids(tokenizer)
     text = hf.LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=recipe.width,
@@ -132,9 +136,7 @@ def make_clip(recipe: Recipe, tokenizer: Any) -> Any:
         num_attention_heads=recipe.vision_heads,
         max_position_embeddings=CLIP_LENGTH,
         projection_dim=recipe.vision_width,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
+        **special_ids(tokenizer),
     )
     config = hf.CLIPConfig(
         text_config=text.to_dict(),

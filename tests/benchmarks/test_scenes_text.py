@@ -103,7 +103,8 @@ def test_questions_and_all_forms_of_their_answers_are_true(kind):
             about = question.truth.get("about") or question.truth.get("claim") or {}
             assert_true(text, scene, unnamed=about.get("category"))
             if kind in YES_NO:
-                assert text.startswith(answer.capitalize())
+                said = re.findall(r"\b(yes|no)\b", text.lower())
+                assert not said or said[0] == answer or text.endswith(f"so {answer}.")
                 if kind != "is_related":
                     assert verdict(text, question.truth) is (answer == "yes"), (text, question)
             else:
@@ -143,7 +144,7 @@ def test_training_texts_mix_forms_and_stay_in_a_small_clean_vocabulary():
     assert 0.3 < short < 0.6
     assert 0.25 < hints / len(answers) < 0.45
     assert len(answers) > 6.5 * 600
-    assert where / 600 > 1.5
+    assert where / 600 > 1
 
 
 def test_other_epochs_tell_other_things():

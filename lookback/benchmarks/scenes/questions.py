@@ -7,6 +7,7 @@ Each kind of question is a function that picks what to ask about; the words are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ from lookback.benchmarks.scenes.words import (
     RELATIONS,
     SIZE_PREDICATES,
     article,
+    counted,
+    listed,
     noun,
     place_phrase,
     referable,
@@ -136,7 +139,10 @@ def ask_exists(scene: Scene, category: str, asked: str | None, rng: Rng) -> Ques
     """Whether there is a thing of that category (and of that colour, unless None)."""
     hits = [t for t in scene.of(category) if asked in (None, t.color)]
     words = category if asked is None else f"{asked} {category}"
-    slots = {"np": article(words), "words": words}
+    present = Counter((t.category, "" if asked is None else f"{t.color} ") for t in scene.things)
+    seen = listed([counted(n, f"{color}{noun(c, n)}") for (c, color), n in present.items()])
+    are = "is" if next(iter(present.values())) == 1 else "are"
+    slots = {"np": article(words), "words": words, "all": seen, "are": are}
     if hits:
         thing = pick(rng, hits)
         slots["colored"] = article(f"{thing.color} {category}")
@@ -219,6 +225,7 @@ def ask_place(thing: Thing, ref: str, asked: str, rng: Rng) -> Question:
         "ref": ref,
         "asked": place_phrase(asked, rng),
         "place": place_phrase(thing.place, rng),
+        "bare": thing.place,
     }
     claim = {"category": thing.category, "place": asked}
     return _ask("is_at", rng, slots, _yes(asked == thing.place), claim=claim)

@@ -39,18 +39,18 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
 
 SHORT_ANSWERS: dict[str, tuple[str, ...]] = {
     "color": ("{color}.", "{color}.", "it is {color}."),
-    "is_color yes": ("yes.",),
-    "is_color no": ("no.",),
+    "is_color yes": ("yes.", "{color}, so yes."),
+    "is_color no": ("no.", "{color}, so no."),
     "size": ("{size}.", "it is {size}."),
     "exists yes": ("yes.",),
     "exists no": ("no.",),
     "count": ("{number}.", "{counted}."),
-    "is_count yes": ("yes.",),
-    "is_count no": ("no.",),
+    "is_count yes": ("yes.", "{number}, so yes."),
+    "is_count no": ("no.", "{number}, so no."),
     "where": ("{bare}.", "{place}.", "{place}."),
     "what": ("{thing}.", "{np}.", "{colored}."),
-    "is_at yes": ("yes.",),
-    "is_at no": ("no.",),
+    "is_at yes": ("yes.", "{bare}, so yes."),
+    "is_at no": ("no.", "{bare}, so no."),
     "is_related yes": ("yes.",),
     "is_related no": ("no.",),
 }
@@ -67,12 +67,20 @@ ANSWERS: dict[str, tuple[str, ...]] = {
         "yes, the {ref} is {color}.",
         "yes, it is {color}.",
         "yes, the color of the {ref} is {color}.",
+        "the {ref} is {color}, so yes.",
+        "it is {color}, so yes.",
+        "the {ref} is {color}.",
+        "it is {color}.",
     ),
     "is_color no": (
         "no, the {ref} is {color}.",
         "no, it is {color}.",
         "no, the {ref} is not {asked}.",
         "no, the color of the {ref} is {color}.",
+        "the {ref} is {color}, so no.",
+        "it is {color}, so no.",
+        "the {ref} is {color}.",
+        "it is {color}.",
     ),
     "size": ("the {ref} is {size}.", "it is {size}.", "the {ref} looks {size}."),
     "exists yes": (
@@ -81,12 +89,16 @@ ANSWERS: dict[str, tuple[str, ...]] = {
         "yes, there is {colored} {place}.",
         "yes, the picture shows {colored}.",
         "yes, {colored} is {place}.",
+        "I can see {all}, so yes.",
+        "there {are} {all}, so yes.",
     ),
     "exists no": (
         "no, there is no {words}.",
         "no, I cannot see {np}.",
         "no, the picture does not show {np}.",
         "no, there is no {words} in the picture.",
+        "I can see {all}, so no.",
+        "there {are} {all}, so no.",
     ),
     "count": (
         "there {be} {counted}.",
@@ -94,8 +106,18 @@ ANSWERS: dict[str, tuple[str, ...]] = {
         "there {be} {counted} in the picture.",
         "the picture shows {counted}.",
     ),
-    "is_count yes": ("yes, there are {number} things.", "yes, I can see {number} things."),
-    "is_count no": ("no, there are {number} things.", "no, I can see {number} things."),
+    "is_count yes": (
+        "yes, there are {number} things.",
+        "yes, I can see {number} things.",
+        "there are {number} things, so yes.",
+        "there are {number} things.",
+    ),
+    "is_count no": (
+        "no, there are {number} things.",
+        "no, I can see {number} things.",
+        "there are {number} things, so no.",
+        "there are {number} things.",
+    ),
     "where": (
         "the {ref} is {place}.",
         "it is {place}.",
@@ -111,11 +133,18 @@ ANSWERS: dict[str, tuple[str, ...]] = {
         "the thing {place} is {colored}.",
         "I can see {np} {place}.",
     ),
-    "is_at yes": ("yes, the {ref} is {place}.", "yes, it is {place}."),
+    "is_at yes": (
+        "yes, the {ref} is {place}.",
+        "yes, it is {place}.",
+        "the {ref} is {place}, so yes.",
+        "the {ref} is {place}.",
+    ),
     "is_at no": (
         "no, the {ref} is {place}.",
         "no, it is {place}.",
         "no, the {ref} is not {asked}.",
+        "the {ref} is {place}, so no.",
+        "the {ref} is {place}.",
     ),
     "is_related yes": ("yes, the {ref} is {relation} the {landmark}.",),
     "is_related no": (
@@ -123,3 +152,9 @@ ANSWERS: dict[str, tuple[str, ...]] = {
         "no, the {ref} is not {asked} the {landmark}.",
     ),
 }
+
+ABSENT: tuple[tuple[str, ...], tuple[str, ...]] = (
+    ("there is no {category}.", "I cannot see {np}.", "there is no {category} in the picture."),
+    ("none.", "there is none."),
+)
+"""Answers to a question about a thing that is not there: sentences, and short ones."""

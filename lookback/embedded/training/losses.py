@@ -46,46 +46,29 @@ def vision_loss(tower: Any, head: PatchHead, scenes: Sequence[Scene]) -> Tensor:
     return torch.stack(losses).sum()
 
 
-def alignment_loss(lvlm: Any, words: Tensor, scenes: Sequence[Scene]) -> Tensor:
-    """How far each projected patch is from the words for what is in it, and for where it is.
-
-    A patch of a large blue cup at the top left should look to the language model like the sum of
-    the embeddings of just these words; an empty one like the words for its place.
+def answer_loss(
+    model: Any, packed: Packed, pictures: Tensor | None, opening: float = 1.0
+) -> Tensor:
+    """Cross-entropy of the answers' tokens.
 
     Args:
-        lvlm: the model; its projector is what this trains.
-        words: of `word_embeddings`.
-        scenes: the batch.
+        model: the LVLM.
+        packed: questions and answers.
+        pictures: what they are about; None to train on text alone.
+        opening: how much an answer's first token counts, in tokens. It is where "yes" or "no" is
+            said; as what counts follows from the question alone, the distribution that is learned
+            stays that of the texts.
     """
-    with torch.no_grad():
-        hidden = lvlm.model.vision_tower(images(scenes)).last_hidden_state[:, 1:]
-        labels = patch_facts(scenes)
-        starts = torch.tensor([0, *KINDS[:-1]]).cumsum(0)
-        target = words[labels + starts].sum(-2)
-    error = F.mse_loss(lvlm.model.multi_modal_projector(hidden), target)
-    return error / target.var()
-
-
-def word_embeddings(lvlm: Any, tokenizer: Any) -> Tensor:
-    """What the words for every category, colour, size and place embed to; each kind has a "none".
-
-    "None" embeds to nothing; a word of several tokens to their sum.
-    """
-    table = lvlm.get_input_embeddings().weight.detach()
-    names = ["", *CATEGORIES, "", *COLORS, "", *SIZES, *PLACES]
-    ids = [tokenizer(f" {n}", add_special_tokens=False)["input_ids"] if n else [] for n in names]
-    return torch.stack([table[i].sum(0) for i in ids])
-
-
-def answer_loss(model: Any, packed: Packed, pictures: Tensor | None) -> Tensor:
-    """Cross-entropy of the answers' tokens."""
     inputs = packed._asdict()
     labels = inputs.pop("labels")[:, 1:]
     if pictures is not None:
         inputs["pixel_values"] = pictures
     hidden = model.model(**inputs, use_cache=False).last_hidden_state[:, :-1]
     spoken = labels != IGNORED
-    return F.cross_entropy(model.lm_head(hidden[spoken]), labels[spoken])
+    first = F.pad(spoken, (1, 0))[:, :-1] < spoken
+    losses = F.cross_entropy(model.lm_head(hidden[spoken]), labels[spoken], reduction="none")
+    weights = torch.where(first[spoken], opening, 1.0)
+    return (losses * weights).sum() / weights.sum()
 
 
 def pack_texts(packer: Packer, indices: Sequence[int], questions: int, blind: bool) -> Packed:

@@ -43,13 +43,14 @@ class Recipe:
     vision_layers: int = 4
     vision_heads: int = 4
     clip_layers: int = 3
-    questions: int = 6  # packed with one description an image
+    questions: int = 9  # packed with one description an image
+    opening: float = 4.0  # how much the first token of an answer counts
     blind: float = 0.05  # share of joint steps without images, which keep the priors alive
     vision: Stage = Stage(steps=1000, batch=32, lr=1.2e-3)
     language: Stage = Stage(steps=250, batch=16, lr=2e-3)
-    projector: Stage = Stage(steps=300, batch=32, lr=3e-3, warmup=20)
-    joint: Stage = Stage(steps=2000, batch=16, lr=2e-3, vision_lr=0.3)
-    clip: Stage = Stage(steps=600, batch=64, lr=1e-3, vision_lr=0.3)
+    projector: Stage = Stage(steps=60, batch=16, lr=2e-3, warmup=20)
+    joint: Stage = Stage(steps=2400, batch=12, lr=2e-3, vision_lr=0.3)
+    clip: Stage = Stage(steps=400, batch=64, lr=1e-3, vision_lr=0.3)
 
 
 FULL = Recipe()

@@ -14,12 +14,10 @@ from lookback.embedded.training.batches import Packer, images
 from lookback.embedded.training.loop import Trainer
 from lookback.embedded.training.losses import (
     PatchHead,
-    alignment_loss,
     answer_loss,
     contrastive_loss,
     pack_texts,
     vision_loss,
-    word_embeddings,
 )
 from lookback.embedded.training.models import make_clip, make_lvlm
 from lookback.embedded.training.recipe import Recipe
@@ -61,20 +59,14 @@ def train(
         blind = int((step + 1) * blind_share) > int(step * blind_share)
         packed = pack_texts(packer, indices, recipe.questions, blind)
         seen = None if blind else images([training_scene(i) for i in indices])
-        return answer_loss(lvlm, packed, seen)
+        return answer_loss(lvlm, packed, seen, recipe.opening)
 
     def patches(step: int, indices: Any) -> Tensor:
         return vision_loss(tower, head, [training_scene(i) for i in indices])
 
     trainer.run("vision", recipe.vision, patches, [(tower, 1.0), (head, 1.0)])
     trainer.run("language", recipe.language, lambda s, i: answers(1.0, s, i), [(language, 1.0)])
-    words = word_embeddings(lvlm, tokenizer)
-    trainer.run(
-        "projector",
-        recipe.projector,
-        lambda s, i: alignment_loss(lvlm, words, [training_scene(k) for k in i]),
-        [(projector, 1.0)],
-    )
+    trainer.run("projector", recipe.projector, lambda s, i: answers(0.0, s, i), [(projector, 1.0)])
     trainer.run(
         "joint",
         recipe.joint,

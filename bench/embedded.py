@@ -86,7 +86,9 @@ class Pool:
         flat = [s for row in self.rows for s in row[source]]
         lengths = np.array([len(s["log_prob"]) for s in flat])
         signals = {n: np.concatenate([s[n] for s in flat]).astype(float) for n in SIGNALS}
-        scores = get_scorer(scorer).scores(SignalBatch(lengths, **signals), {}, params)
+        count = len(lengths)
+        batch = SignalBatch(lengths, np.array([count]), ("",) * count, **signals)
+        scores = get_scorer(scorer).of_batch(batch, {}, params)
         return np.split(scores, np.cumsum([len(q) for q in self.quality])[:-1])
 
     def select(self, scores: list[np.ndarray], n: int) -> np.ndarray:

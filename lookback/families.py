@@ -19,6 +19,7 @@ class Family:
         alpha, lam: the paper's hyperparameters for it.
         vauq_layers: decoder layers VAUQ reads, end exclusive; None means the middle half.
         vauq_k: the share of vision tokens VAUQ masks.
+        clip: the dual encoder for CLIPScore: a hub id, a folder, or "embedded".
         prompt: how to ask when the processor has no chat template: `{image}`, `{question}` and
             `{response}` stand for the image placeholder(s), the question and the model's answer.
     """
@@ -28,6 +29,7 @@ class Family:
     lam: float = 1.25
     vauq_layers: tuple[int, int] | None = None
     vauq_k: float = 0.5
+    clip: str = "openai/clip-vit-base-patch32"
     prompt: str | None = None
 
 

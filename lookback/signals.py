@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from lookback.engines import Engine, Images
     from lookback.scores.registry import SignalBatch
 
 Floats = NDArray[np.float32]
@@ -124,6 +125,14 @@ class Candidate:
 
 
 @dataclass(frozen=True, eq=False)
+class Asked:
+    """Who was asked about which image: what scorers need that look again."""
+
+    engine: Engine
+    image: Images
+
+
+@dataclass(frozen=True, eq=False)
 class Candidates(Sequence[Candidate]):
     """The candidates for one image and question: a sequence, in the order drawn or given.
 
@@ -134,6 +143,7 @@ class Candidates(Sequence[Candidate]):
         model: what answered.
         defaults: the family's settings for scorers (the paper's `alpha` and `lam`).
         sampling: how they were drawn; empty if they were given.
+        asked: the engine and the image; None for candidates read from a file. Not stored.
     """
 
     items: tuple[Candidate, ...]
@@ -142,6 +152,7 @@ class Candidates(Sequence[Candidate]):
     model: str = ""
     defaults: Mapping[str, float] = field(default_factory=dict)
     sampling: Mapping[str, Any] = field(default_factory=dict)
+    asked: Asked | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", tuple(self.items))
@@ -164,16 +175,20 @@ class Candidates(Sequence[Candidate]):
         return f"Candidates({len(self)} for {self.question!r})"
 
     def batch(self) -> SignalBatch:
-        """The signals of all candidates as one ragged batch, which scorers work on."""
+        """The signals and texts of all candidates as one ragged batch, which scorers work on."""
         from lookback.scores.registry import SignalBatch
 
-        return SignalBatch.of([c.signals for c in self])
+        return SignalBatch.of([c.signals for c in self], [c.text for c in self])
+
+    def filled(self) -> Candidates:
+        """The candidates that are not empty, in order, each with its index."""
+        return replace(self, items=tuple(c for c in self if len(c.signals)))
 
     def scores(self, scorer: str = "lookback", **params: Any) -> NDArray[np.float64]:
         """The score of each candidate, in order; higher is better, NaN for an empty response."""
         from lookback.scores.registry import get_scorer
 
-        return get_scorer(scorer).scores(self.batch(), self.defaults, params)
+        return get_scorer(scorer).of_candidates(self, params)
 
     def rank(self, scorer: str = "lookback", **params: Any) -> list[Candidate]:
         """The candidates from best to worst, each with its `score`; ties keep their order.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lookback.families import Family
 from lookback.signals import Candidate, Candidates
 
 if TYPE_CHECKING:
@@ -22,18 +23,42 @@ class UnsupportedModelError(ValueError):
 
 
 class Engine(Protocol):
-    """A model that can draw candidates, score given ones, and answer questions."""
+    """A model that can draw candidates, score given ones, and answer questions.
 
-    def sample(self, image: Images, question: str, n: int, **settings: Any) -> Candidates:
+    Attributes:
+        family: what is known of models like it.
+    """
+
+    family: Family
+
+    def sample(
+        self, image: Images, question: str, n: int, *args: Any, **settings: Any
+    ) -> Candidates:
         """Draw n candidates and record their signals on the way."""
         ...
 
     def score(
-        self, image: Images, question: str, responses: Sequence[Response], **settings: Any
+        self,
+        image: Images,
+        question: str,
+        responses: Sequence[Response],
+        *args: Any,
+        **settings: Any,
     ) -> Candidates:
         """Record the signals of responses that exist already."""
         ...
 
-    def ask(self, image: Images, prompt: Sequence[str], **settings: Any) -> list[str]:
+    def knockout(
+        self,
+        image: Images,
+        question: str,
+        responses: Sequence[Response],
+        *args: Any,
+        **settings: Any,
+    ) -> Candidates:
+        """Record them again with the vision tokens hidden that each response looks at most."""
+        ...
+
+    def ask(self, image: Images, prompt: Sequence[str], *args: Any, **settings: Any) -> list[str]:
         """Plain answers to several prompts about one image."""
         ...

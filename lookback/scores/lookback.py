@@ -7,7 +7,7 @@ from lookback.scores.formula import Array, lookback_scores
 from lookback.scores.registry import SignalBatch, scorer
 
 
-@scorer("lookback")
+@scorer("lookback", image=True)
 def lookback(batch: SignalBatch, alpha: float = GENERIC.alpha, lam: float = GENERIC.lam) -> Array:
     """LookBack (Eq. 8): confidence calibrated by, and weighted towards, looking at the image."""
     return lookback_scores(batch.log_prob, batch.lookback, batch.lengths, alpha, lam)

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from lookback.engines import Progress, UnsupportedModelError
+from lookback.engines.transformers.knockout import Importance
 from lookback.engines.transformers.logits import draw, next_token_probs, streams, token_stats
 from lookback.engines.transformers.prefix import Prefix, SharedCache, SharedPrefix
 from lookback.engines.transformers.support import (
@@ -103,7 +105,7 @@ class Decoder:
         with self._running(), reading(reader):
             out = self.model(**inputs, past_key_values=cache, use_cache=True, **self.last_row)
             logits = out.logits[:, -1].float()
-            return Prefix.of(cache, vision[0], logits, reader.lookback(self.layers))
+            return Prefix.of(cache, ids[0], vision[0], logits, reader.lookback(self.layers))
 
     def score(
         self,
@@ -112,6 +114,55 @@ class Decoder:
         progress: Progress | None = None,
     ) -> list[Continuation]:
         """The signals of given continuations, each at least one token long."""
+        return self._batched(prefix, responses, partial(self._score, prefix), progress)
+
+    def knockout(
+        self,
+        prefix: Prefix,
+        responses: Sequence[Sequence[int]],
+        layers: tuple[int, int],
+        share: float,
+        progress: Progress | None = None,
+    ) -> list[Continuation]:
+        """The signals of given continuations once each loses the vision tokens it looks at most.
+
+        Importance of a vision token: the attention it receives from the continuation's own rows,
+        over the heads of the layers first..last - 1. The most important are then hidden, in every
+        layer, from the rows that predict the continuation; the prompt before them is shared as it
+        is.
+
+        Args:
+            prefix: the prompt, with an image.
+            responses: token ids, each at least one.
+            layers: which attention layers say what is important, end exclusive.
+            share: of the vision tokens, how many to hide; at least one is.
+            progress: called with (responses done, of so many).
+        """
+        shorter = prefix.without_last()
+        count = max(1, int(prefix.vision * share))
+
+        def hide(batch: list[Sequence[int]]) -> list[Continuation]:
+            received = self._importance(prefix, batch, layers)
+            hidden = torch.zeros_like(received, dtype=torch.bool)
+            hidden.scatter_(1, received.topk(count).indices, True)
+            ids = _padded(batch).to(prefix.logits.device)
+            asked = torch.full_like(ids[:, :1], prefix.last)
+            rows = torch.cat([asked, ids[:, :-1]], 1)
+            reader = SharedPrefix(shorter, hidden=hidden)
+            signals = torch.empty(4, *ids.shape, device=ids.device)
+            self._read(shorter, reader, rows, ids, signals)
+            return _unpadded(batch, signals)
+
+        return self._batched(prefix, responses, hide, progress)
+
+    def _batched(
+        self,
+        prefix: Prefix,
+        responses: Sequence[Sequence[int]],
+        work: Callable[[list[Sequence[int]]], list[Continuation]],
+        progress: Progress | None,
+    ) -> list[Continuation]:
+        """Work on responses of like length together; results in the order of the responses."""
         longest = max(len(ids) for ids in responses)
         if prefix.length + longest > self.max_length:
             raise ValueError(
@@ -121,36 +172,50 @@ class Decoder:
         found: dict[int, Continuation] = {}
         with self._running():
             for batch in _batches([len(ids) for ids in responses], self.batch_rows):
-                found |= zip(batch, self._score(prefix, [responses[i] for i in batch]), strict=True)
+                found |= zip(batch, work([responses[i] for i in batch]), strict=True)
                 if progress is not None:
                     progress(len(found), len(responses))
         return [found[i] for i in range(len(responses))]
 
     def _score(self, prefix: Prefix, responses: list[Sequence[int]]) -> list[Continuation]:
-        n, length = len(responses), max(len(ids) for ids in responses)
-        ids = torch.zeros(n, length, dtype=torch.long)  # padded on the right: nothing looks there
-        for i, response in enumerate(responses):
-            ids[i, : len(response)] = torch.as_tensor(response)
-        ids = ids.to(prefix.logits.device)
-
-        signals = torch.empty(4, n, length, device=ids.device)
+        ids = _padded(responses).to(prefix.logits.device)
+        n = len(responses)
+        signals = torch.empty(4, *ids.shape, device=ids.device)
         signals[:3, :, 0] = torch.stack(token_stats(prefix.logits.expand(n, -1), ids[:, 0]))
         signals[3, :, 0] = prefix.lookback[:, 0]
-        cache, reader = SharedCache(prefix, n), SharedPrefix(prefix, tap=self.tap)
+        reader = SharedPrefix(prefix, tap=self.tap)
+        self._read(prefix, reader, ids[:, :-1], ids[:, 1:], signals[..., 1:])
+        return _unpadded(responses, signals)
+
+    def _read(
+        self, prefix: Prefix, reader: SharedPrefix, rows: Tensor, next_ids: Tensor, signals: Tensor
+    ) -> None:
+        """Send `rows` (n, R) on after the prefix; row r gives the signals of `next_ids[:, r]`."""
+        n, length = rows.shape
+        cache = SharedCache(prefix, n)
         step = max(1, self.batch_rows // n)
         with reading(reader):
-            for start in range(0, length - 1, step):
-                end = min(start + step, length - 1)
-                # Rows start..end-1 predict tokens start+1..end.
-                logits, lookback = self._forward(ids[:, start:end], cache, reader)
-                stats = token_stats(logits.flatten(0, 1), ids[:, start + 1 : end + 1].flatten())
-                signals[:3, :, start + 1 : end + 1] = torch.stack(stats).view(3, n, -1)
-                signals[3, :, start + 1 : end + 1] = lookback
-        host = signals.cpu().numpy()
-        return [
-            Continuation(list(response), host[:, i, : len(response)].copy())
-            for i, response in enumerate(responses)
-        ]
+            for part in (slice(i, i + step) for i in range(0, length, step)):
+                logits, lookback = self._forward(rows[:, part], cache, reader)
+                stats = token_stats(logits.flatten(0, 1), next_ids[:, part].flatten())
+                signals[:3, :, part] = torch.stack(stats).view(3, n, -1)
+                signals[3, :, part] = lookback
+
+    def _importance(
+        self, prefix: Prefix, responses: list[Sequence[int]], layers: tuple[int, int]
+    ) -> Tensor:
+        """Attention that each vision token receives from each response's rows, (n, vision)."""
+        ids = _padded(responses).to(prefix.logits.device)
+        n, length = ids.shape
+        ends = torch.tensor([len(one) for one in responses], device=ids.device)
+        valid = torch.arange(length, device=ids.device) < ends[:, None]
+        cache, reader = SharedCache(prefix, n), Importance(prefix, n, layers)
+        step = max(1, self.batch_rows // n)
+        with reading(reader):
+            for part in (slice(i, i + step) for i in range(0, length, step)):
+                reader.valid = valid[:, part]
+                self._forward(ids[:, part], cache, reader)
+        return reader.received
 
     def _forward(
         self, ids: Tensor, cache: SharedCache, reader: SharedPrefix
@@ -228,6 +293,22 @@ class Decoder:
             Continuation(token_ids[i][: lengths[i]], host[:, i, : lengths[i]].copy(), finish[i])
             for i in range(n)
         ]
+
+
+def _padded(responses: Sequence[Sequence[int]]) -> Tensor:
+    """Token ids as one tensor (n, longest), filled on the right: nothing looks there."""
+    ids = torch.zeros(len(responses), max(len(one) for one in responses), dtype=torch.long)
+    for row, response in zip(ids, responses, strict=True):
+        row[: len(response)] = torch.as_tensor(response)
+    return ids
+
+
+def _unpadded(responses: Sequence[Sequence[int]], signals: Tensor) -> list[Continuation]:
+    host = signals.cpu().numpy()
+    return [
+        Continuation(list(response), host[:, i, : len(response)].copy())
+        for i, response in enumerate(responses)
+    ]
 
 
 def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

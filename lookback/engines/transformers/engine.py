@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from lookback.engines.transformers.prompts import IdText, Prompter
 from lookback.engines.transformers.support import end_token_ids
 from lookback.families import family_of
 from lookback.images import load_images
-from lookback.signals import Candidate, Candidates, Signals
+from lookback.signals import Asked, Candidate, Candidates, Signals
 
 if TYPE_CHECKING:
     from lookback.engines import Images, Response
@@ -91,7 +92,66 @@ class TransformersEngine:
                 self._decoder.prefill(inputs), [[*one, *end] for one in ids], progress
             )
             texts = [one if isinstance(one, str) else None for one in given]
-            return self._candidates(question, prompt_ids, scored, texts)
+            return self._candidates(image, question, prompt_ids, scored, texts)
+
+    def knockout(
+        self,
+        image: Images,
+        question: str,
+        responses: Sequence[Response],
+        *,
+        layers: tuple[int, int] | None = None,
+        share: float | None = None,
+        progress: Progress | None = None,
+    ) -> Candidates:
+        """The signals of given responses once each loses the vision tokens it looks at most.
+
+        For VAUQ. One pass for the prompt, one over the responses to see what they look at, one
+        with that hidden as keys in every layer.
+
+        Args:
+            image: a path, URL, bytes, PIL image, or a list of these.
+            question: what was asked.
+            responses: texts, token-id lists, or candidates.
+            layers: the decoder's attention layers that tell what is looked at, end exclusive; by
+                default the family's, for families without any the middle half, with a warning.
+            share: of the vision tokens to hide, above 0 and at most 1; by default the family's.
+            progress: called with (responses done, of so many).
+        """
+        given = list(responses)
+        if not given:
+            raise ValueError("no responses given: there is nothing to hide anything from")
+        share = self.family.vauq_k if share is None else share
+        if not 0 < share <= 1:
+            raise ValueError(f"share of vision tokens to hide = {share}: must be in (0, 1]")
+        chosen = self._vauq_layers(layers)
+        with self._lock:
+            inputs = self._inputs(image, question)
+            prompt_ids = inputs["input_ids"][0].tolist()
+            ids = [self._response_ids(prompt_ids, i, one) for i, one in enumerate(given)]
+            prefix = self._decoder.prefill(inputs)
+            if not prefix.vision:
+                raise ValueError("there is no image, so there are no vision tokens to hide")
+            found = self._decoder.knockout(prefix, ids, chosen, share, progress)
+            texts = [one if isinstance(one, str) else None for one in given]
+            return self._candidates(image, question, prompt_ids, found, texts)
+
+    def _vauq_layers(self, layers: tuple[int, int] | None) -> tuple[int, int]:
+        depth = self._decoder.layers
+        if layers is None and self.family.vauq_layers is None:
+            layers = depth // 4, depth - depth // 4
+            warnings.warn(
+                f"no VAUQ layers are known for {self.family.name}: taking the middle half, "
+                f"{layers[0]}-{layers[1]} of {depth}",
+                stacklevel=3,
+            )
+        first, last = layers or self.family.vauq_layers or (0, 0)
+        if not 0 <= first < last <= depth:
+            raise ValueError(
+                f"layers {first}-{last} (end exclusive): this model has {depth} attention layers; "
+                "say which to read, e.g. layers=(0, 2)"
+            )
+        return first, last
 
     def sample(
         self,
@@ -161,7 +221,7 @@ class TransformersEngine:
                 "stop": stops,
                 "seed": seed,
             }
-            return self._candidates(question, prompt_ids, drawn, sampling=settings)
+            return self._candidates(image, question, prompt_ids, drawn, sampling=settings)
 
     def ask(
         self,
@@ -234,6 +294,7 @@ class TransformersEngine:
 
     def _candidates(
         self,
+        image: Images,
         question: str,
         prompt_ids: list[int],
         found: list[Continuation],
@@ -251,6 +312,7 @@ class TransformersEngine:
             model=self.name,
             defaults={"alpha": self.family.alpha, "lam": self.family.lam},
             sampling=sampling or {},
+            asked=Asked(self, image),
         )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -33,13 +33,15 @@ class Prefix:
         layers: the prompt's cache, one entry a layer; attention keys have their vision part first.
         order: the prompt's positions in the order in which `layers` hold them.
         vision: how many of them are vision tokens.
-        logits: (1, V), the prediction of the first response token.
-        lookback: (1, 1), that prediction's A_t.
+        last: the id of the last token, whose row predicts the first response token.
+        logits: (1, V), that prediction.
+        lookback: (1, 1), its A_t.
     """
 
     layers: list[Any]
     order: Tensor
     vision: int
+    last: int
     logits: Tensor
     lookback: Tensor
 
@@ -49,15 +51,40 @@ class Prefix:
         return len(self.order)
 
     @classmethod
-    def of(cls, cache: Cache, vision: Tensor, logits: Tensor, lookback: Tensor) -> Prefix:
-        """Take over a prompt's cache; `vision` (P,) marks its vision positions."""
+    def of(
+        cls, cache: Cache, ids: Tensor, vision: Tensor, logits: Tensor, lookback: Tensor
+    ) -> Prefix:
+        """Take over a prompt's cache; of its `ids` (P,), `vision` (P,) marks the vision tokens."""
         order = torch.cat([vision.nonzero()[:, 0], (~vision).nonzero()[:, 0]])
         for layer in cache.layers:
             if type(layer) is DynamicLayer and layer.is_initialized:
                 places = order.to(layer.keys.device)
                 layer.keys = layer.keys.index_select(2, places)
                 layer.values = layer.values.index_select(2, places)
-        return cls(list(cache.layers), order, int(vision.sum()), logits, lookback)
+        return cls(list(cache.layers), order, int(vision.sum()), int(ids[-1]), logits, lookback)
+
+    def without_last(self) -> Prefix:
+        """The same prompt without its last token, so that this token's row can be computed again.
+
+        Raises:
+            UnsupportedModelError: a layer keeps a state instead of keys, or the prompt ends with a
+                vision token.
+        """
+        if self.order[-1] != self.length - 1:
+            raise UnsupportedModelError("the prompt ends with a vision token: nothing is asked")
+        for layer in self.layers:
+            if type(layer) is not DynamicLayer:
+                raise UnsupportedModelError(
+                    f"a {type(layer).__name__} cannot go back by one token: this model mixes "
+                    "attention with other layers"
+                )
+        layers = []
+        for layer in self.layers:
+            shorter = copy.copy(layer)
+            if layer.is_initialized:
+                shorter.keys, shorter.values = layer.keys[:, :, :-1], layer.values[:, :, :-1]
+            layers.append(shorter)
+        return replace(self, layers=layers, order=self.order[:-1])
 
 
 class SharedLayer(DynamicLayer):
@@ -137,14 +164,19 @@ def _shared(layer: Any, n: int) -> Any:
 class SharedPrefix(Reader):
     """Attention of n continuations over a shared prompt and over their own tokens.
 
-    With `tap=False` it records nothing and attends to the prompt in one piece: the bound that the
-    tap is measured against.
+    Args:
+        prefix: the prompt.
+        tap: False records nothing and attends to the prompt in one piece: the bound that the tap is
+            measured against.
+        hidden: (n, vision), the vision tokens, in the prefix's order, that each continuation may
+            not look at.
     """
 
-    def __init__(self, prefix: Prefix, *, tap: bool = True) -> None:
+    def __init__(self, prefix: Prefix, *, tap: bool = True, hidden: Tensor | None = None) -> None:
         super().__init__()
         self.prefix = prefix
         self.tap = tap
+        self.hidden = hidden
         self._folded: dict[int, tuple[Tensor, Tensor]] = {}
 
     def mask(self, base: Callable[..., Any], **kwargs: Any) -> Tensor | None:
@@ -170,25 +202,32 @@ class SharedPrefix(Reader):
         # that share a key head, into the rows of one batch.
         folded = query.unflatten(1, (kv_heads, -1)).permute(1, 0, 2, 3, 4).flatten(1, 3)[None]
 
-        hidden = None if mask is None else self._fold_mask(mask, query, kv_heads)
+        visible = None if mask is None else self._fold_mask(mask, query, kv_heads)
 
-        def over_prompt(start: int, end: int) -> Part:
+        def over_prompt(start: int, end: int, shown: Tensor | None = None) -> Part:
             keys, values = prompt.keys[:, :, start:end], prompt.values[:, :, start:end]
-            seen = None if hidden is None else hidden[..., start:end]
+            seen = None if visible is None else visible[..., start:end]
+            if shown is not None:
+                seen = shown if seen is None else seen & shown
             return attend(folded, keys, values, scale=scale, softcap=softcap, mask=seen)
 
         vision = self.prefix.vision if self.tap else 0
         whole, looked = over_prompt(vision, length), None
         if vision:
-            whole, looked = join(over_prompt(0, vision), whole)
+            shown = None if self.hidden is None else self._fold_shown(query, kv_heads)
+            whole, looked = join(over_prompt(0, vision, shown), whole)
         whole = Part(*(_unfold(x[0], n, heads, rows) for x in whole))
         whole, share = join(whole, self._own(call))
         if self.tap:
             looked = (
                 torch.zeros_like(share) if looked is None else _unfold(looked[0], n, heads, rows)
             )
+            self.observe(call, prompt.keys[0, :, :vision], whole.lse)
             self.add(looked * share)
         return whole.out.transpose(1, 2).to(query.dtype).contiguous(), None
+
+    def observe(self, call: Call, vision_keys: Tensor, lse: Tensor) -> None:
+        """Called in every layer with (H_kv, vision, D) and the rows' log-sum-exps (n, H, R)."""
 
     def _own(self, call: Call) -> Part:
         """Each continuation over its own tokens."""
@@ -201,6 +240,13 @@ class SharedPrefix(Reader):
             own = own[None, None]
         causal = own is None and rows == keys > 1
         return attend(query, key, value, scale=scale, softcap=softcap, mask=own, causal=causal)
+
+    def _fold_shown(self, query: Tensor, kv_heads: int) -> Tensor:
+        """Which vision keys each row may look at, folded as the query is."""
+        assert self.hidden is not None
+        n, heads, rows, _ = query.shape
+        shown = ~self.hidden.to(query.device)[:, None, None]
+        return shown.expand(n, heads // kv_heads, rows, -1).reshape(1, 1, -1, self.prefix.vision)
 
     def _fold_mask(self, mask: Tensor, query: Tensor, kv_heads: int) -> Tensor:
         """The mask of the prompt's keys, folded as the query is. Layers share masks: keep it."""

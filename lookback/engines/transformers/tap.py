@@ -109,6 +109,11 @@ class Reader(ABC):
         """The mask that the layers will be given; by default the one `base` makes."""
         return base(**kwargs)
 
+    @property
+    def layers_read(self) -> int:
+        """How many layers of the pass have been added: the index of the one at work."""
+        return self._layers
+
     def add(self, mass: Tensor) -> None:
         """Take one layer's shares: (B, H, R)."""
         total = mass.float().sum(1)

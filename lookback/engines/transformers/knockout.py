@@ -1,0 +1,60 @@
+"""Which vision tokens a response looks at most: attention a key receives, summed as it is computed.
+
+The tap's per-row share says how much a row looks at the picture; this says at which part. Weights
+are rebuilt from the layer's keys and the rows' log-sum-exps, reduced at once, and never kept.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lookback.engines.transformers.attention import MATH_SCORES
+from lookback.engines.transformers.prefix import Prefix, SharedPrefix
+from lookback.engines.transformers.tap import Call
+
+
+class Importance(SharedPrefix):
+    """Adds up the attention that each vision token receives from the rows of each continuation.
+
+    Args:
+        prefix: the prompt.
+        n: how many continuations.
+        layers: the attention layers to read, end exclusive.
+
+    Attributes:
+        received: (n, vision), summed over the layers, heads and rows read so far.
+        valid: (n, R), the rows of the next pass that count (others are padding); set before it.
+    """
+
+    def __init__(self, prefix: Prefix, n: int, layers: tuple[int, int]) -> None:
+        super().__init__(prefix)
+        self.chosen = range(*layers)
+        device = prefix.logits.device
+        self.received = torch.zeros(n, prefix.vision, device=device)
+        self.valid = torch.zeros(n, 0, dtype=torch.bool, device=device)
+
+    def observe(self, call: Call, vision_keys: Tensor, lse: Tensor) -> None:
+        """Sum one layer's attention weights over its heads and the valid rows."""
+        if self.layers_read not in self.chosen:
+            return
+        scale, softcap, _ = call.settings()
+        kv_heads, vision, _ = vision_keys.shape
+        n, heads, rows, _ = call.query.shape
+        query = call.query.unflatten(1, (kv_heads, -1))  # (n, H_kv, g, R, D)
+        level = lse.unflatten(1, (kv_heads, -1))
+        keys = vision_keys[None, :, None].transpose(-1, -2)
+        order = self.prefix.order[:vision]
+        step = max(1, MATH_SCORES // (heads * rows * vision))
+        for part in (slice(i, i + step) for i in range(0, n, step)):
+            scores = (query[part] @ keys).float() * scale  # (s, H_kv, g, R, vision)
+            if softcap is not None:
+                scores = softcap * torch.tanh(scores / softcap)
+            weights = (scores - level[part, ..., None]).exp()
+            counts = self.valid[part, :, None].to(weights.device)
+            if call.mask is not None:
+                mask = call.mask.expand(n, -1, -1, -1)[part, 0]
+                counts = counts & mask.index_select(-1, order.to(mask.device))
+            # Hidden keys may have any score: they are dropped, not multiplied by zero.
+            weights = weights.masked_fill(~counts[:, None, None], 0.0)
+            self.received[part] += weights.sum((1, 2, 3)).to(self.received.device)

@@ -16,8 +16,10 @@ def make_signals(rng, length):
     )
 
 
-def make_candidates(lengths=(3, 1, 5), defaults=None):
+def make_candidates(lengths=(3, 1, 5), defaults=None, texts=None):
     rng = np.random.default_rng(0)
-    items = [Candidate(i, f"text {i}", make_signals(rng, n)) for i, n in enumerate(lengths)]
+    lengths = lengths if texts is None else [4] * len(texts)
+    said = texts or [f"text {i}" for i in range(len(lengths))]
+    items = [Candidate(i, said[i], make_signals(rng, n)) for i, n in enumerate(lengths)]
     defaults = {"alpha": 7.0, "lam": 1.5} if defaults is None else defaults
     return Candidates(tuple(items), "what?", np.arange(4), model="m", defaults=defaults)

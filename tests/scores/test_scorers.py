@@ -1,23 +1,61 @@
 """Every built-in scorer against a literal reading, and the rules that all of them obey."""
 
+import math
+
 import numpy as np
 import pytest
 from helpers import make_candidates
 
+from lookback.scores import registry
 from lookback.scores.formula import lookback_score
-from lookback.scores.registry import best_first, get_scorer, scorer, scorers
+from lookback.scores.registry import (
+    NEEDS,
+    SignalBatch,
+    best_first,
+    get_scorer,
+    scorer,
+    scorers,
+)
 
 SLOW = {
     "lookback": lambda s: lookback_score(s.log_prob, s.lookback, 7.0, 1.5),
     "visual_lookback": lambda s: sum(s.lookback.tolist()) / len(s),
     "mean_log_prob": lambda s: sum(s.log_prob.tolist()) / len(s),
+    "sum_log_prob": lambda s: sum(s.log_prob.tolist()),
+    "perplexity": lambda s: -(math.prod(math.exp(-x) for x in s.log_prob.tolist()) ** (1 / len(s))),
     "self_certainty": lambda s: sum(s.self_certainty.tolist()) / len(s),
     "entropy": lambda s: -sum(s.entropy.tolist()) / len(s),
 }
 
 
-def test_every_scorer_is_checked_here():
-    assert set(scorers()) == set(SLOW)
+def test_every_scorer_on_signals_is_checked_here():
+    assert {s.name for s in scorers().values() if s.needs == "signals"} == set(SLOW)
+
+
+def test_the_papers_baselines_are_all_there_with_what_they_need():
+    known = {s.name: (s.needs, s.image) for s in scorers().values()}
+    assert {name: row for name, row in known.items() if name not in SLOW} == {
+        "majority": ("texts", False),
+        "self_certainty_borda": ("texts", False),
+        "random": ("texts", False),
+        "oracle": ("truth", False),
+        "clipscore": ("clip", True),
+        "judge": ("model", True),
+        "usc": ("model", True),
+        "vauq": ("model", True),
+    }
+    assert {name for name in SLOW if known[name][1]} == {"lookback", "visual_lookback"}
+    assert all(s.about for s in scorers().values())
+    order = [list(NEEDS).index(s.needs) for s in scorers().values()]
+    assert order == sorted(order)  # from cheap to dear
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_score_depends_on_its_own_response_alone(name):
+    cands = make_candidates(lengths=(3, 1, 5, 2))
+    alone = [cands[i : i + 1].scores(name)[0] for i in range(4)]
+    np.testing.assert_allclose(cands.scores(name), alone, rtol=1e-12)
+    assert cands.rank(name)[0].index == int(np.argmax(alone))
 
 
 @pytest.mark.parametrize("name", SLOW)
@@ -77,9 +115,63 @@ def test_a_users_own_scorer():
         with pytest.raises(ValueError, match="already a scorer"):
             scorer("lookback")(shortest)
     finally:
-        from lookback.scores import registry
-
         del registry._SCORERS["shortest-for-this-test"]
+
+
+def test_needs_are_of_a_known_kind():
+    with pytest.raises(ValueError, match="needs = 'luck': a scorer needs one of signals"):
+        scorer("lucky", needs="luck")
+
+
+def test_a_scorer_from_a_file_works_by_name(tmp_path, monkeypatch):
+    plugin = tmp_path / "own_scorer.py"
+    plugin.write_text(
+        "import lookback\n\n\n"
+        "@lookback.scorer('longest-of-plugin')\n"
+        "def longest(batch):\n"
+        "    'Most tokens.'\n"
+        "    return batch.lengths.astype(float)\n"
+    )
+    monkeypatch.setenv("LOOKBACK_PLUGINS", str(plugin))
+    monkeypatch.setattr(registry, "_SCORERS", dict(registry._SCORERS))
+    assert make_candidates().best("longest-of-plugin").index == 2
+    assert make_candidates().best("longest-of-plugin").index == 2  # loaded once
+    monkeypatch.setenv("LOOKBACK_PLUGINS", str(tmp_path / "missing.py"))
+    with pytest.raises(FileNotFoundError, match="missing"):
+        get_scorer("lookback")
+
+
+def test_whole_runs_are_scored_at_once():
+    """Three questions in one batch give what each gives alone, for all scorers on batches."""
+    questions = [make_candidates(lengths=lengths) for lengths in ((3, 1, 5), (2, 2), (4, 0, 1, 6))]
+    together = SignalBatch.of(
+        [c.signals for cands in questions for c in cands],
+        [c.text for cands in questions for c in cands],
+        [len(cands) for cands in questions],
+        quality=np.arange(9.0),
+    )
+    for one in scorers().values():
+        if one.looks_again:
+            continue
+        extra = [{"quality": np.arange(a, b)} for a, b in ((0, 3), (3, 5), (5, 9))]
+        alone = [
+            cands.scores(one.name, **(more if one.needs == "truth" else {}))
+            for cands, more in zip(questions, extra, strict=True)
+        ]
+        defaults = questions[0].defaults
+        np.testing.assert_allclose(
+            one.of_batch(together, defaults, {}), np.concatenate(alone), rtol=1e-12
+        )
+
+
+def test_batches_must_fit_together():
+    signals = [c.signals for c in make_candidates()]
+    with pytest.raises(ValueError, match="texts are of 1 responses, signals of 3"):
+        SignalBatch.of(signals, ["one"])
+    with pytest.raises(ValueError, match="sizes are of 2"):
+        SignalBatch.of(signals, sizes=[2])
+    with pytest.raises(ValueError, match="quality has 2 values for 3"):
+        SignalBatch.of(signals, quality=[0, 1])
 
 
 def test_no_candidates_is_an_error():

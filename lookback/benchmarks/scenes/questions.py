@@ -16,7 +16,13 @@ import numpy as np
 
 from lookback.benchmarks.scenes.chance import chance, pick
 from lookback.benchmarks.scenes.scene import Scene, Thing
-from lookback.benchmarks.scenes.templates import ANSWERS, QUESTIONS, SHORT_ANSWERS
+from lookback.benchmarks.scenes.templates import (
+    ANSWERS,
+    QUESTIONS,
+    REASONED,
+    SHORT_ANSWERS,
+    SHORT_REASONED,
+)
 from lookback.benchmarks.scenes.words import (
     NUMBERS,
     RELATION_PHRASES,
@@ -52,10 +58,13 @@ class Question:
     truth: dict[str, Any]
     slots: dict[str, str]
 
-    def answer(self, rng: Rng, short: bool) -> str:
-        """A true answer, as a word or two or as a sentence."""
-        table = SHORT_ANSWERS if short else ANSWERS
+    def answer(self, rng: Rng, short: bool, reasoned: bool = False) -> str:
+        """A true answer, as a word or two or as a sentence; to yes/no, perhaps with the reason."""
         answer = self.truth["answer"]
+        if reasoned and self.kind in REASONED:
+            forms = (SHORT_REASONED if short else REASONED)[self.kind]
+            return sentence(pick(rng, forms).format(**self.slots, verdict=answer))
+        table = SHORT_ANSWERS if short else ANSWERS
         key = f"{self.kind} {answer}" if answer in ("yes", "no") else self.kind
         return sentence(pick(rng, table[key]).format(**self.slots))
 

@@ -39,18 +39,18 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
 
 SHORT_ANSWERS: dict[str, tuple[str, ...]] = {
     "color": ("{color}.", "{color}.", "it is {color}."),
-    "is_color yes": ("yes.", "{color}, so yes."),
-    "is_color no": ("no.", "{color}, so no."),
+    "is_color yes": ("yes.",),
+    "is_color no": ("no.",),
     "size": ("{size}.", "it is {size}."),
     "exists yes": ("yes.",),
     "exists no": ("no.",),
     "count": ("{number}.", "{counted}."),
-    "is_count yes": ("yes.", "{number}, so yes."),
-    "is_count no": ("no.", "{number}, so no."),
+    "is_count yes": ("yes.",),
+    "is_count no": ("no.",),
     "where": ("{bare}.", "{place}.", "{place}."),
     "what": ("{thing}.", "{np}.", "{colored}."),
-    "is_at yes": ("yes.", "{bare}, so yes."),
-    "is_at no": ("no.", "{bare}, so no."),
+    "is_at yes": ("yes.",),
+    "is_at no": ("no.",),
     "is_related yes": ("yes.",),
     "is_related no": ("no.",),
 }
@@ -67,20 +67,12 @@ ANSWERS: dict[str, tuple[str, ...]] = {
         "yes, the {ref} is {color}.",
         "yes, it is {color}.",
         "yes, the color of the {ref} is {color}.",
-        "the {ref} is {color}, so yes.",
-        "it is {color}, so yes.",
-        "the {ref} is {color}.",
-        "it is {color}.",
     ),
     "is_color no": (
         "no, the {ref} is {color}.",
         "no, it is {color}.",
         "no, the {ref} is not {asked}.",
         "no, the color of the {ref} is {color}.",
-        "the {ref} is {color}, so no.",
-        "it is {color}, so no.",
-        "the {ref} is {color}.",
-        "it is {color}.",
     ),
     "size": ("the {ref} is {size}.", "it is {size}.", "the {ref} looks {size}."),
     "exists yes": (
@@ -89,16 +81,12 @@ ANSWERS: dict[str, tuple[str, ...]] = {
         "yes, there is {colored} {place}.",
         "yes, the picture shows {colored}.",
         "yes, {colored} is {place}.",
-        "I can see {all}, so yes.",
-        "there {are} {all}, so yes.",
     ),
     "exists no": (
         "no, there is no {words}.",
         "no, I cannot see {np}.",
         "no, the picture does not show {np}.",
         "no, there is no {words} in the picture.",
-        "I can see {all}, so no.",
-        "there {are} {all}, so no.",
     ),
     "count": (
         "there {be} {counted}.",
@@ -106,18 +94,8 @@ ANSWERS: dict[str, tuple[str, ...]] = {
         "there {be} {counted} in the picture.",
         "the picture shows {counted}.",
     ),
-    "is_count yes": (
-        "yes, there are {number} things.",
-        "yes, I can see {number} things.",
-        "there are {number} things, so yes.",
-        "there are {number} things.",
-    ),
-    "is_count no": (
-        "no, there are {number} things.",
-        "no, I can see {number} things.",
-        "there are {number} things, so no.",
-        "there are {number} things.",
-    ),
+    "is_count yes": ("yes, there are {number} things.", "yes, I can see {number} things."),
+    "is_count no": ("no, there are {number} things.", "no, I can see {number} things."),
     "where": (
         "the {ref} is {place}.",
         "it is {place}.",
@@ -133,24 +111,37 @@ ANSWERS: dict[str, tuple[str, ...]] = {
         "the thing {place} is {colored}.",
         "I can see {np} {place}.",
     ),
-    "is_at yes": (
-        "yes, the {ref} is {place}.",
-        "yes, it is {place}.",
-        "the {ref} is {place}, so yes.",
-        "the {ref} is {place}.",
-    ),
+    "is_at yes": ("yes, the {ref} is {place}.", "yes, it is {place}."),
     "is_at no": (
         "no, the {ref} is {place}.",
         "no, it is {place}.",
         "no, the {ref} is not {asked}.",
-        "the {ref} is {place}, so no.",
-        "the {ref} is {place}.",
     ),
     "is_related yes": ("yes, the {ref} is {relation} the {landmark}.",),
     "is_related no": (
         "no, the {ref} is {relation} the {landmark}.",
         "no, the {ref} is not {asked} the {landmark}.",
     ),
+}
+
+REASONED: dict[str, tuple[str, ...]] = {
+    "is_color": ("the {ref} is {color}, so {verdict}.", "it is {color}, so {verdict}."),
+    "exists": ("I can see {all}, so {verdict}.", "there {are} {all}, so {verdict}."),
+    "is_count": (
+        "there are {number} things, so {verdict}.",
+        "I can see {number} things, so {verdict}.",
+    ),
+    "is_at": ("the {ref} is {place}, so {verdict}.", "it is {place}, so {verdict}."),
+    "is_related": ("the {ref} is {relation} the {landmark}, so {verdict}.",),
+}
+"""Answers to yes/no questions that say what is seen before they say yes or no."""
+
+SHORT_REASONED: dict[str, tuple[str, ...]] = {
+    "is_color": ("{color}, so {verdict}.",),
+    "exists": ("{all}, so {verdict}.",),
+    "is_count": ("{number}, so {verdict}.",),
+    "is_at": ("{bare}, so {verdict}.",),
+    "is_related": ("{relation} the {landmark}, so {verdict}.",),
 }
 
 ABSENT: tuple[tuple[str, ...], tuple[str, ...]] = (

@@ -11,7 +11,7 @@ from lookback.benchmarks.scenes.describe import BRIEF, DETAILED, describe
 from lookback.benchmarks.scenes.questions import KINDS
 from lookback.benchmarks.scenes.scene import Scene, sample_scene
 from lookback.benchmarks.scenes.splits import SIZES, scene_seed
-from lookback.benchmarks.scenes.templates import ABSENT, QUESTIONS
+from lookback.benchmarks.scenes.templates import ABSENT, QUESTIONS, REASONED
 from lookback.benchmarks.scenes.vqa import SHORT_HINT
 from lookback.benchmarks.scenes.words import article, sentence
 from lookback.benchmarks.scenes.world import CATEGORIES
@@ -46,6 +46,7 @@ KIND_WEIGHTS = {
     "is_related": 0.03,
 }
 P_ABSENT = 0.08  # a question about a thing that is not there
+P_REASONED = 0.6  # an answer to a yes/no question says first what is seen
 P_HINT = 0.35  # the question asks for a short answer, and gets one
 P_SHORT = 0.25  # the answer is short although the question does not ask for it
 
@@ -72,9 +73,28 @@ def training_texts(
             question = KINDS[kind](scene, rng)
             if question is None:
                 continue
-            text, answer, key = question.text, question.answer(rng, short), str(question.truth)
+            text, key = question.text, str(question.truth)
+            answer = question.answer(rng, short, reasoned=chance(rng, P_REASONED))
         asked.setdefault(key, (f"{text} {SHORT_HINT}" if hint else text, answer))
     return [*texts, *asked.values()]
+
+
+def reasoned_texts(
+    scene: Scene, rng: np.random.Generator, questions: int = 12
+) -> list[tuple[str, str]]:
+    """Yes/no questions alone, with answers that say what is seen first.
+
+    Whether yes or no follows from the text itself: this can be learned without a picture.
+    """
+    asked: dict[str, tuple[str, str]] = {}
+    for _ in range(3 * questions):
+        if len(asked) == questions:
+            break
+        question = KINDS[pick(rng, tuple(REASONED))](scene, rng)
+        if question is not None:
+            answer = question.answer(rng, short=chance(rng, 0.5), reasoned=True)
+            asked.setdefault(str(question.truth), (question.text, answer))
+    return list(asked.values())
 
 
 def about_absent(scene: Scene, rng: np.random.Generator, short: bool) -> tuple[str, str]:

@@ -11,7 +11,12 @@ from torch import Tensor, nn
 
 from lookback.benchmarks.scenes.describe import BRIEF, describe
 from lookback.benchmarks.scenes.scene import Scene
-from lookback.benchmarks.scenes.training import training_rng, training_scene, training_texts
+from lookback.benchmarks.scenes.training import (
+    reasoned_texts,
+    training_rng,
+    training_scene,
+    training_texts,
+)
 from lookback.benchmarks.scenes.world import CATEGORIES, COLORS, PLACES, SIZES
 from lookback.embedded.training.batches import (
     IGNORED,
@@ -21,7 +26,7 @@ from lookback.embedded.training.batches import (
     padded,
     patch_facts,
 )
-from lookback.embedded.training.models import CLIP_LENGTH
+from lookback.embedded.training.models import ASSISTANT, CLIP_LENGTH
 
 KINDS = (len(CATEGORIES) + 1, len(COLORS) + 1, len(SIZES) + 1, len(PLACES))
 KIND_WEIGHTS = (2.0, 1.0, 1.0, 1.0)
@@ -46,18 +51,15 @@ def vision_loss(tower: Any, head: PatchHead, scenes: Sequence[Scene]) -> Tensor:
     return torch.stack(losses).sum()
 
 
-def answer_loss(
-    model: Any, packed: Packed, pictures: Tensor | None, opening: float = 1.0
-) -> Tensor:
+def answer_loss(model: Any, packed: Packed, pictures: Tensor | None, weights: Tensor) -> Tensor:
     """Cross-entropy of the answers' tokens.
 
     Args:
         model: the LVLM.
         packed: questions and answers.
         pictures: what they are about; None to train on text alone.
-        opening: how much an answer's first token counts, in tokens. It is where "yes" or "no" is
-            said; as what counts follows from the question alone, the distribution that is learned
-            stays that of the texts.
+        weights: how much a token counts that follows on each token of the vocabulary. As this is
+            known before the token is, the distribution that is learned stays that of the texts.
     """
     inputs = packed._asdict()
     labels = inputs.pop("labels")[:, 1:]
@@ -65,10 +67,18 @@ def answer_loss(
         inputs["pixel_values"] = pictures
     hidden = model.model(**inputs, use_cache=False).last_hidden_state[:, :-1]
     spoken = labels != IGNORED
-    first = F.pad(spoken, (1, 0))[:, :-1] < spoken
+    counts = weights[packed.input_ids[:, :-1][spoken]]
     losses = F.cross_entropy(model.lm_head(hidden[spoken]), labels[spoken], reduction="none")
-    weights = torch.where(first[spoken], opening, 1.0)
-    return (losses * weights).sum() / weights.sum()
+    return (losses * counts).sum() / counts.sum()
+
+
+def token_weights(tokenizer: Any, opening: float, verdict: float) -> Tensor:
+    """Weights for `answer_loss`: of an answer's first token, and of the verdict after "so"."""
+    weights = torch.ones(len(tokenizer))
+    weights[tokenizer.convert_tokens_to_ids(ASSISTANT)] = opening
+    (so,) = tokenizer(" so", add_special_tokens=False)["input_ids"]
+    weights[so] = verdict
+    return weights
 
 
 def pack_texts(packer: Packer, indices: Sequence[int], questions: int, blind: bool) -> Packed:
@@ -77,6 +87,12 @@ def pack_texts(packer: Packer, indices: Sequence[int], questions: int, blind: bo
         training_texts(training_scene(i), training_rng(i), questions=questions) for i in indices
     ]
     return packer.pack(texts, blind=blind)
+
+
+def pack_reasoned(packer: Packer, indices: Sequence[int], questions: int) -> Packed:
+    """Yes/no questions with reasoned answers about these training scenes, without pictures."""
+    texts = [reasoned_texts(training_scene(i), training_rng(i), questions) for i in indices]
+    return packer.pack(texts, blind=True)
 
 
 def contrastive_loss(clip: Any, tokenizer: Any, indices: Sequence[int]) -> Tensor:

@@ -16,7 +16,9 @@ from lookback.embedded.training.losses import (
     PatchHead,
     answer_loss,
     contrastive_loss,
+    pack_reasoned,
     pack_texts,
+    token_weights,
     vision_loss,
 )
 from lookback.embedded.training.models import make_clip, make_lvlm
@@ -54,18 +56,26 @@ def train(
         say=lambda line: None if rank else print(line, flush=True),
     )
 
+    weights = token_weights(tokenizer, recipe.opening, recipe.verdict)
+    on_verdict = token_weights(tokenizer, recipe.opening, recipe.logic_verdict)
+
     def answers(blind_share: float, step: int, indices: Any) -> Tensor:
         # A fixed pattern of blind steps, spread evenly and the same in every process.
         blind = int((step + 1) * blind_share) > int(step * blind_share)
         packed = pack_texts(packer, indices, recipe.questions, blind)
         seen = None if blind else images([training_scene(i) for i in indices])
-        return answer_loss(lvlm, packed, seen, recipe.opening)
+        return answer_loss(lvlm, packed, seen, weights)
+
+    def reasons(step: int, indices: Any) -> Tensor:
+        packed = pack_reasoned(packer, indices, recipe.logic_questions)
+        return answer_loss(lvlm, packed, None, on_verdict)
 
     def patches(step: int, indices: Any) -> Tensor:
         return vision_loss(tower, head, [training_scene(i) for i in indices])
 
     trainer.run("vision", recipe.vision, patches, [(tower, 1.0), (head, 1.0)])
     trainer.run("language", recipe.language, lambda s, i: answers(1.0, s, i), [(language, 1.0)])
+    trainer.run("logic", recipe.logic, reasons, [(language, 1.0)])
     trainer.run("projector", recipe.projector, lambda s, i: answers(0.0, s, i), [(projector, 1.0)])
     trainer.run(
         "joint",

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from itertools import product
 
 import pytest
 
@@ -17,9 +18,21 @@ from lookback.benchmarks.scenes.describe import (
 from lookback.benchmarks.scenes.facts import holds, meant, relation_holds
 from lookback.benchmarks.scenes.parse import parse
 from lookback.benchmarks.scenes.questions import KINDS
-from lookback.benchmarks.scenes.templates import ANSWERS, QUESTIONS, SHORT_ANSWERS
-from lookback.benchmarks.scenes.training import KIND_WEIGHTS, SHORT_HINT
+from lookback.benchmarks.scenes.templates import (
+    ANSWERS,
+    QUESTIONS,
+    REASONED,
+    SHORT_ANSWERS,
+    SHORT_REASONED,
+)
+from lookback.benchmarks.scenes.training import (
+    KIND_WEIGHTS,
+    SHORT_HINT,
+    about_absent,
+    reasoned_texts,
+)
 from lookback.benchmarks.scenes.words import listed, reference
+from lookback.benchmarks.scenes.world import CATEGORIES
 
 YES_NO = {"is_color", "exists", "is_count", "is_at", "is_related"}
 
@@ -98,13 +111,13 @@ def test_questions_and_all_forms_of_their_answers_are_true(kind):
         answer = question.truth["answer"]
         asked[answer] += 1
         assert question_agrees(question, scene), (question, scene.truth())
-        for short in (True, False):
-            text = question.answer(rng, short)
+        for short, reasoned in product((True, False), (True, False)):
+            text = question.answer(rng, short, reasoned)
             about = question.truth.get("about") or question.truth.get("claim") or {}
             assert_true(text, scene, unnamed=about.get("category"))
             if kind in YES_NO:
-                said = re.findall(r"\b(yes|no)\b", text.lower())
-                assert not said or said[0] == answer or text.endswith(f"so {answer}.")
+                last = text.endswith(f", so {answer}.")
+                assert last if reasoned else text.startswith(answer.capitalize())
                 if kind != "is_related":
                     assert verdict(text, question.truth) is (answer == "yes"), (text, question)
             else:
@@ -120,6 +133,7 @@ def test_tables_have_a_row_for_every_kind():
     }
     assert set(QUESTIONS) == set(KIND_WEIGHTS) == set(KINDS)
     assert set(ANSWERS) == set(SHORT_ANSWERS) == answers
+    assert set(REASONED) == set(SHORT_REASONED) == set(YES_NO)
     assert len(OPENINGS) >= 10
     assert sum(KIND_WEIGHTS.values()) == pytest.approx(1)
 
@@ -145,6 +159,28 @@ def test_training_texts_mix_forms_and_stay_in_a_small_clean_vocabulary():
     assert 0.25 < hints / len(answers) < 0.45
     assert len(answers) > 6.5 * 600
     assert where / 600 > 1
+
+
+def test_reasoned_texts_are_yes_no_questions_whose_answer_follows_from_itself():
+    said = Counter()
+    for i in range(40):
+        texts = reasoned_texts(training_scene(i), training_rng(i), 8)
+        assert 4 <= len(texts) <= 8
+        assert len({question for question, _ in texts}) > 2
+        said.update(answer.rsplit(", so ", 1)[1] for _, answer in texts)
+    assert set(said) == {"yes.", "no."}
+    assert said["yes."] / said.total() == pytest.approx(0.45, abs=0.12)
+
+
+def test_questions_about_absent_things_say_so():
+    for i in range(60):
+        scene, rng = training_scene(i), training_rng(i)
+        question, answer = about_absent(scene, rng, short=False)
+        (category,) = [c for c in CATEGORIES if re.search(rf"\b{c}\b", question)]
+        assert not scene.of(category)
+        assert_true(answer, scene)
+        assert category in answer
+        assert about_absent(scene, rng, short=True)[1] in ("None.", "There is none.")
 
 
 def test_other_epochs_tell_other_things():

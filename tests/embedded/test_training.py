@@ -13,7 +13,7 @@ from lookback.benchmarks.scenes.world import CATEGORIES, COLORS
 from lookback.embedded.training.batches import IGNORED, Packer, images, patch_labels, patch_places
 from lookback.embedded.training.export import export_clip, export_lvlm
 from lookback.embedded.training.loop import FLOOR, Trainer, learning_rate
-from lookback.embedded.training.losses import answer_loss, clip_texts, pack_texts
+from lookback.embedded.training.losses import answer_loss, clip_texts, pack_texts, token_weights
 from lookback.embedded.training.models import make_lvlm, make_processor, make_tokenizer
 from lookback.embedded.training.recipe import TINY, VISION_TOKENS, Stage
 from lookback.embedded.training.stages import train
@@ -100,7 +100,10 @@ def test_a_few_steps_lower_the_loss(tokenizer, trained):
     packed = pack_texts(Packer(tokenizer), range(900, 916), 2, blind=False)
     seen = images([training_scene(i) for i in range(900, 916)])
     with torch.no_grad():
-        before, after = (float(answer_loss(m, packed, seen)) for m in (untrained, trained[0]))
+        before, after = (
+            float(answer_loss(m, packed, seen, torch.ones(len(tokenizer))))
+            for m in (untrained, trained[0])
+        )
     assert after < before - 0.3
 
 
@@ -164,3 +167,28 @@ def test_exported_folders_are_ordinary_transformers(tokenizer, trained, tmp_path
     assert torch.equal(texts["input_ids"], ours["input_ids"])
     assert texts["input_ids"][1, -1] == tokenizer.eos_token_id  # cut, and the end kept
     assert clip.get_text_features(**texts).pooler_output.shape[0] == 2
+
+
+def test_openings_and_verdicts_count_more(tokenizer, trained):
+    """The weighted mean, token by token."""
+    packer = Packer(tokenizer)
+    packed = packer.pack([[("Is the cup red?", "Blue, so no."), ("Where is it?", "There.")]], True)
+    weights = token_weights(tokenizer, opening=3.0, verdict=7.0)
+    ids, labels = packed.input_ids[0], packed.labels[0]
+    with torch.no_grad():
+        inputs = {k: v for k, v in packed._asdict().items() if k != "labels"}
+        log_p = trained[0](**inputs).logits[0].log_softmax(-1)
+        loss = float(answer_loss(trained[0], packed, None, weights))
+    words = [tokenizer.decode([i]) for i in ids]
+    total = count = 0.0
+    seen = []
+    for t in range(1, len(ids)):
+        if labels[t] < 0:
+            continue
+        weight = {"ASSISTANT:": 3.0, " so": 7.0}.get(words[t - 1], 1.0)
+        seen.append((words[t], weight))
+        total -= weight * float(log_p[t - 1, labels[t]])
+        count += weight
+    assert ("no", 7.0) in [(word.strip(), weight) for word, weight in seen]
+    assert [weight for _, weight in seen].count(3.0) == 2
+    assert loss == pytest.approx(total / count, rel=1e-4)

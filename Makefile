@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench lint types tests clean train-embedded evaluate-embedded
+.PHONY: demo test bench lint types tests clean bench-scorers train-embedded evaluate-embedded
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -25,6 +25,10 @@ bench: $(VENV)/ready
 	$(BIN)/python bench/speed.py
 	$(BIN)/python bench/memory.py
 	$(BIN)/python bench/formula.py
+
+# What each scorer costs after generation, on the embedded model.
+bench-scorers: $(VENV)/ready
+	OMP_NUM_THREADS=1 $(BIN)/python bench/scorers.py
 
 # Over an hour on two cores; goes on where it was stopped (build/embedded).
 train-embedded: $(VENV)/ready

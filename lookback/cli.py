@@ -42,11 +42,34 @@ Lam = Annotated[
     float | None,
     typer.Option(help="LookBack's λ; by default the model family's.", show_default=False),
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting of the scorer; may be repeated.",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print all signals as JSON.")]
 Device = Annotated[
     str | None,
     typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.", show_default=False),
 ]
+
+
+@app.callback()
+def _plugins(
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(help="A module or a .py file with scorers of your own; may be repeated."),
+    ] = None,
+) -> None:
+    if plugin:
+        from lookback.scores.registry import load_plugin
+
+        for name in plugin:
+            load_plugin(name)
 
 
 @app.command()
@@ -58,6 +81,7 @@ def ask(
     scorer: Scorer = "lookback",
     alpha: Alpha = None,
     lam: Lam = None,
+    settings: Settings = None,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 1.2,
     top_p: Annotated[float, typer.Option(help="The nucleus to sample from.")] = 0.9,
     max_new_tokens: Annotated[int, typer.Option(help="The longest answer.")] = 256,
@@ -67,7 +91,8 @@ def ask(
     as_json: AsJson = False,
 ) -> None:
     """Ask a question about an image N times, rank the answers, print the best."""
-    images = _check(scorer, [image, *(more_images or [])])
+    params = _params(scorer, alpha, lam, settings)
+    images = _images([image, *(more_images or [])])
     lb = _load(model, device)
     with _progress(f"drawing {n} answers") as progress:
         cands = lb.sample(
@@ -80,7 +105,7 @@ def ask(
             seed=seed,
             progress=progress,
         )
-    _show(cands, scorer, {"alpha": alpha, "lam": lam}, as_json)
+    _show(cands, scorer, params, as_json)
 
 
 @app.command()
@@ -99,6 +124,7 @@ def score(
     scorer: Scorer = "lookback",
     alpha: Alpha = None,
     lam: Lam = None,
+    settings: Settings = None,
     more_images: Image = None,
     device: Device = None,
     as_json: AsJson = False,
@@ -110,11 +136,12 @@ def score(
         given += [line for line in text.splitlines() if line.strip()]
     if not given:
         raise ValueError("no answers given: write them as arguments, or name a --file")
-    images = _check(scorer, [image, *(more_images or [])])
+    params = _params(scorer, alpha, lam, settings)
+    images = _images([image, *(more_images or [])])
     lb = _load(model, device)
     with _progress(f"scoring {len(given)} answers") as progress:
         cands = lb.score(images, question, given, progress=progress)
-    _show(cands, scorer, {"alpha": alpha, "lam": lam}, as_json)
+    _show(cands, scorer, params, as_json)
 
 
 @app.command()
@@ -122,16 +149,30 @@ def scorers(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = 
     """List the scorers and their settings."""
     from rich.table import Table
 
+    from lookback.scores.registry import NEEDS
     from lookback.scores.registry import scorers as registered
 
     known = registered().values()
     if as_json:
-        _print_json([{"name": s.name, "settings": s.params, "about": s.about} for s in known])
+        _print_json(
+            [
+                {
+                    "name": s.name,
+                    "needs": s.needs,
+                    "image": s.image,
+                    "settings": s.params,
+                    "about": s.about,
+                }
+                for s in known
+            ]
+        )
         return
-    table = Table("scorer", "settings", "what it is", box=None, pad_edge=False)
+    table = Table("scorer", "needs", "settings", "what it is", box=None, pad_edge=False)
     for s in known:
-        table.add_row(s.name, ", ".join(s.params), s.about)
+        table.add_row(s.name, s.needs, ", ".join(s.params), s.about)
     _console().print(table)
+    costs = "; ".join(f"{name}: {what}" for name, what in NEEDS.items())
+    _console(stderr=True).print(f"\nneeds, from cheap to dear: {costs}", style="dim")
 
 
 def main() -> None:
@@ -148,12 +189,29 @@ def main() -> None:
         sys.exit(1)
 
 
-def _check(scorer: str, images: list[str]) -> list[PilImage]:
-    """Find out what is wrong before a model is loaded, which can take minutes."""
-    from lookback.images import load_images
+def _params(
+    scorer: str, alpha: float | None, lam: float | None, settings: list[str] | None
+) -> dict[str, Any]:
+    """The scorer's settings, wrong ones named before a model is loaded, which can take minutes."""
     from lookback.scores.registry import get_scorer
 
-    get_scorer(scorer)
+    params: dict[str, Any] = {"alpha": alpha, "lam": lam}
+    params = {name: value for name, value in params.items() if value is not None}
+    for setting in settings or []:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--set {setting}: write NAME=VALUE")
+        try:
+            params[name] = json.loads(value)
+        except ValueError:
+            params[name] = value  # a word
+    get_scorer(scorer).check(params)
+    return params
+
+
+def _images(images: list[str]) -> list[PilImage]:
+    from lookback.images import load_images
+
     return load_images(images)
 
 
@@ -184,9 +242,9 @@ def _progress(title: str) -> Iterator[Progress]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _show(cands: Candidates, scorer: str, params: dict[str, float | None], as_json: bool) -> None:
-    given = {name: value for name, value in params.items() if value is not None}
-    ranked = cands.rank(scorer, **given)
+def _show(cands: Candidates, scorer: str, params: dict[str, Any], as_json: bool) -> None:
+    with _console(stderr=True).status(f"ranking by {scorer}"):
+        ranked = cands.rank(scorer, **params)
     if as_json:
         from lookback.signals import candidate_dict
 

@@ -10,6 +10,7 @@ from zoo import build
 
 import lookback
 from lookback import cli
+from lookback.scores import registry
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +85,43 @@ def test_score_ranks_given_answers(run, folder, tmp_path):
 def test_scorers_are_listed(run):
     code, out, _ = run("scorers", "--json")
     assert code == 0
-    assert {"name": "lookback", "settings": ["alpha", "lam"]}.items() <= {
-        s["name"]: s for s in json.loads(out)
-    }["lookback"].items()
+    listed = {s.pop("name"): s for s in json.loads(out)}
+    about = listed["lookback"].pop("about")
+    assert "LookBack" in about
+    assert listed["lookback"] == {"needs": "signals", "image": True, "settings": ["alpha", "lam"]}
+    assert listed["usc"]["needs"] == "model"
+    code, out, _ = run("scorers")
+    assert code == 0
+    assert all(name in out for name in listed)
+
+
+def test_settings_and_scorers_of_ones_own(run, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_SCORERS", registry.scorers())
+    plugin = tmp_path / "cli_plugin.py"
+    plugin.write_text(
+        "import lookback\n\n\n"
+        "@lookback.scorer('times')\n"
+        "def times(batch, factor=1.0):\n"
+        "    'Tokens times a factor.'\n"
+        "    return factor * batch.lengths\n"
+    )
+    arguments = ("score", str(folder / "picture.png"), "what?", "a dog", "a", "--json")
+    arguments += ("--model", str(folder), "--scorer", "times", "--set", "factor=2.5")
+    code, out, err = run("--plugin", str(plugin), *arguments)
+    assert code == 0, err
+    for one in json.loads(out)["candidates"]:
+        assert one["score"] == 2.5 * len(one["token_ids"])
+
+
+def test_scorers_that_ask_the_model_work_here_too(run, folder):
+    arguments = ("score", str(folder / "picture.png"), "what?", "a dog", "a cat", "--json")
+    model = ("--model", str(folder))
+    code, out, err = run(*arguments, *model, "--scorer", "usc", "--set", "max_new_tokens=2")
+    assert code == 0, err
+    assert sum(c["score"] for c in json.loads(out)["candidates"]) == pytest.approx(1)
+    settings = ("--set", "layers=[0, 2]", "--set", "k=0.5")
+    code, out, err = run(*arguments, *model, "--scorer", "vauq", *settings)
+    assert code == 0, err
 
 
 @pytest.mark.parametrize(
@@ -95,6 +130,8 @@ def test_scorers_are_listed(run):
         (("ask", "gone.png", "what?"), "no image file 'gone.png'"),
         (("ask", "{picture}", "what?", "--scorer", "nope"), "no scorer named 'nope'"),
         (("ask", "{picture}", "what?", "--temperature", "-1"), "temperature = -1"),
+        (("ask", "{picture}", "what?", "--set", "beta=1"), "has no setting 'beta'"),
+        (("ask", "{picture}", "what?", "--set", "alpha"), "write NAME=VALUE"),
         (("score", "{picture}", "what?"), "no answers given"),
         (("score", "{picture}", "what?", ""), "is empty"),
     ],

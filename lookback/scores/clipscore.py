@@ -15,10 +15,10 @@ WEIGHT = 2.5
 
 @scorer("clipscore", needs="clip", image=True)
 def clipscore(candidates: Candidates, clip: Any = None, prefix: str | None = None) -> Array:
-    """CLIPScore: 2.5 times the cosine of image and text, not below 0.
+    """CLIPScore: 2.5 cos(image, text), not below 0.
 
-    `clip` is a hub id, a folder or a loaded `DualEncoder`; by default the model family's. `prefix`
-    stands before each text, by default the published "A photo depicts ".
+    `clip` is a hub id, a folder or a loaded `DualEncoder`; by default the model family's.
+    `prefix` stands before each text, by default the published "A photo depicts ".
     """
     from lookback.engines.transformers.clip import DualEncoder
 

@@ -8,5 +8,5 @@ from lookback.scores.registry import SignalBatch, scorer
 
 @scorer("entropy")
 def entropy(batch: SignalBatch) -> Array:
-    """Mean token entropy, negated so that higher is better."""
+    """Mean token entropy, negated."""
     return -batch.mean(batch.entropy)

@@ -12,10 +12,10 @@ from lookback.signals import Candidates
 
 @scorer("judge", needs="model", image=True)
 def judge(candidates: Candidates, image: bool = True, max_new_tokens: int = 16) -> Array:
-    """Pairwise judge: N - 1 comparisons, the winner stays; the number of the last one it won.
+    """Pairwise judge: N - 1 games, the winner stays.
 
-    A reply that chooses neither leaves the winner so far in place. With image=False the model
-    judges the texts alone.
+    The score is the number of the last game won. A reply that chooses neither leaves the
+    winner so far in place. With image=False the model judges the texts alone.
     """
     assert candidates.asked is not None
     engine = candidates.asked.engine

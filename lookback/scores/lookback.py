@@ -9,5 +9,5 @@ from lookback.scores.registry import SignalBatch, scorer
 
 @scorer("lookback", image=True)
 def lookback(batch: SignalBatch, alpha: float = GENERIC.alpha, lam: float = GENERIC.lam) -> Array:
-    """LookBack (Eq. 8): confidence calibrated by, and weighted towards, looking at the image."""
+    """LookBack (Eq. 8): log p and A_t, weighted by A_t."""
     return lookback_scores(batch.log_prob, batch.lookback, batch.lengths, alpha, lam)

@@ -12,7 +12,7 @@ from lookback.scores.registry import SignalBatch, best_first, scorer
 
 @scorer("majority", needs="texts")
 def majority(batch: SignalBatch, alpha: float = GENERIC.alpha, lam: float = GENERIC.lam) -> Array:
-    """Self-consistency: how many candidates give the same answer; ties go by LookBack.
+    """Votes for the same answer; ties by LookBack.
 
     The whole part of a score is the number of votes, the rest the place by LookBack.
     """

@@ -8,5 +8,5 @@ from lookback.scores.registry import SignalBatch, scorer
 
 @scorer("mean_log_prob")
 def mean_log_prob(batch: SignalBatch) -> Array:
-    """Mean log-probability: what the model finds likely, LookBack at alpha = lam = 0."""
+    """Mean log p_t: LookBack at alpha = lam = 0."""
     return batch.mean(batch.log_prob)

@@ -10,5 +10,8 @@ from lookback.scores.registry import SignalBatch, scorer
 
 @scorer("oracle", needs="truth")
 def oracle(batch: SignalBatch) -> Array:
-    """Oracle: the benchmark's own metric, given as quality=[...]; what choosing could reach."""
+    """The ceiling: the true quality.
+
+    Give the benchmark's own metric as quality=[...], a number a response.
+    """
     return np.asarray(batch.quality)

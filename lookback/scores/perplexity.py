@@ -10,5 +10,5 @@ from lookback.scores.registry import SignalBatch, scorer
 
 @scorer("perplexity")
 def perplexity(batch: SignalBatch) -> Array:
-    """Perplexity, negated so that higher is better; ranks as mean_log_prob does."""
+    """Perplexity, negated: ranks as mean_log_prob."""
     return -np.exp(-batch.mean(batch.log_prob))

@@ -12,7 +12,10 @@ from lookback.scores.registry import SignalBatch, scorer
 
 @scorer("random", needs="texts")
 def random(batch: SignalBatch, seed: int = 0) -> Array:
-    """Random selection: what choosing is worth. Fixed by the seed and the responses."""
+    """The floor: random selection.
+
+    Fixed by the seed and the responses.
+    """
     scores = np.empty(len(batch.lengths))
     for part in batch.questions():
         texts = "\0".join(batch.texts[part]).encode("utf-8", "surrogatepass")

@@ -197,11 +197,18 @@ class Scorer:
             scores[filled] = self.function(candidates.filled(), **settings)
         return scores
 
-    def _settings(self, defaults: Mapping[str, float], params: Mapping[str, Any]) -> dict[str, Any]:
-        unknown = set(params) - set(self.params)
+    def check(self, params: Mapping[str, Any]) -> None:
+        """Raise a TypeError for settings that this scorer does not have, or lacks."""
+        has = {*self.params, *(["quality"] if self.needs == "truth" else [])}
+        unknown = set(params) - has
         if unknown:
-            has = ", ".join(self.params) or "none"
-            raise TypeError(f"scorer {self.name!r} has no setting {min(unknown)!r}; it has: {has}")
+            known = ", ".join(sorted(has)) or "none"
+            raise TypeError(
+                f"scorer {self.name!r} has no setting {min(unknown)!r}; it has: {known}"
+            )
+
+    def _settings(self, defaults: Mapping[str, float], params: Mapping[str, Any]) -> dict[str, Any]:
+        self.check(params)
         # The family's alpha and lambda are LookBack's; a scorer that means something else by these
         # names looks again, and has defaults of its own.
         own = {} if self.looks_again else {k: v for k, v in defaults.items() if k in self.params}

@@ -8,5 +8,5 @@ from lookback.scores.registry import SignalBatch, scorer
 
 @scorer("self_certainty")
 def self_certainty(batch: SignalBatch) -> Array:
-    """Self-Certainty: mean divergence of the token distributions from the uniform one."""
+    """Self-Certainty: mean KL(U || p_t)."""
     return batch.mean(batch.self_certainty)

@@ -11,9 +11,10 @@ from lookback.scores.registry import SignalBatch, best_first, scorer
 
 @scorer("self_certainty_borda", needs="texts")
 def self_certainty_borda(batch: SignalBatch, p: float = 0.5) -> Array:
-    """Self-Certainty's Borda vote: rank r of N gives (N - r + 1)^p votes to its answer.
+    """Self-Certainty as Borda votes for equal answers.
 
-    p = 0 is a majority vote; 0.5 is the default of the method's own script.
+    Rank r of N gives (N - r + 1)^p votes to its answer. p = 0 is a majority vote; 0.5 is the
+    default of the method's own script.
     """
     certainty = batch.mean(batch.self_certainty)
     scores = np.empty(len(batch.lengths))

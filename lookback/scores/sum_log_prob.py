@@ -8,5 +8,5 @@ from lookback.scores.registry import SignalBatch, scorer
 
 @scorer("sum_log_prob")
 def sum_log_prob(batch: SignalBatch) -> Array:
-    """Log-probability of the whole response; favours short ones."""
+    """Log-probability of the whole; favours the short."""
     return batch.sum(batch.log_prob)

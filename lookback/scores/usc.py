@@ -14,10 +14,11 @@ from lookback.signals import Candidates
 def usc(
     candidates: Candidates, m: int = 3, image: bool = True, seed: int = 0, max_new_tokens: int = 64
 ) -> Array:
-    """Universal Self-Consistency: the share of m runs, each in another order, that pick a response.
+    """Universal Self-Consistency over m orders.
 
-    A reply that names no response picks the first candidate. With image=False the model judges the
-    texts alone.
+    The score is the share of runs, each in another order of the candidates, that pick it. A
+    reply that names no response picks the first candidate. With image=False the model judges
+    the texts alone.
     """
     if m < 1:
         raise ValueError(f"m = {m}: the number of runs must be at least 1")

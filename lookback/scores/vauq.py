@@ -16,10 +16,11 @@ def vauq(
     layers: tuple[int, int] | None = None,
     k: float | None = None,
 ) -> Array:
-    """VAUQ: mean entropy, less alpha times what hiding the core vision tokens adds, negated.
+    """VAUQ: entropy, and what hiding the core adds.
 
-    The k most looked-at share of the vision tokens is hidden; `layers` (end exclusive) tell what is
-    looked at. Both are the model family's by default.
+    The score is -(H - alpha (H_masked - H)), H the mean token entropy. The k most looked-at
+    share of the vision tokens is hidden; `layers` (end exclusive) tell what is looked at. Both
+    are the model family's by default.
     """
     assert candidates.asked is not None
     engine, image = candidates.asked.engine, candidates.asked.image

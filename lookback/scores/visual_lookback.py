@@ -8,5 +8,5 @@ from lookback.scores.registry import SignalBatch, scorer
 
 @scorer("visual_lookback", image=True)
 def visual_lookback(batch: SignalBatch) -> Array:
-    """Visual lookback alone: mean share of attention paid to the vision tokens."""
+    """Visual lookback alone: mean A_t."""
     return batch.mean(batch.lookback)

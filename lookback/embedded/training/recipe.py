@@ -46,15 +46,16 @@ class Recipe:
     questions: int = 9  # packed with one description an image
     opening: float = 4.0  # how much the first token of an answer counts
     verdict: float = 4.0  # how much the "yes" or "no" counts that follows from what was said
-    logic_questions: int = 12  # packed in the stage about such answers alone
+    logic_questions: int = 16  # packed in the stage about such answers alone
     logic_verdict: float = 40.0  # what it counts there
     blind: float = 0.05  # share of joint steps without images, which keep the priors alive
     vision: Stage = Stage(steps=1000, batch=32, lr=1.2e-3)
     language: Stage = Stage(steps=250, batch=16, lr=2e-3)
-    logic: Stage = Stage(steps=250, batch=8, lr=1e-3, warmup=30)
     projector: Stage = Stage(steps=60, batch=16, lr=2e-3, warmup=20)
-    joint: Stage = Stage(steps=1800, batch=12, lr=2e-3, vision_lr=0.3)
-    clip: Stage = Stage(steps=250, batch=64, lr=1e-3, vision_lr=0.3)
+    sight: Stage = Stage(steps=500, batch=12, lr=2e-3, vision_lr=0.3)
+    logic: Stage = Stage(steps=200, batch=8, lr=1e-3, warmup=30)
+    joint: Stage = Stage(steps=900, batch=12, lr=2e-3, vision_lr=0.3)
+    clip: Stage = Stage(steps=180, batch=64, lr=1e-3, vision_lr=0.3)
 
 
 FULL = Recipe()
@@ -71,8 +72,9 @@ TINY = Recipe(
     questions=2,
     vision=Stage(steps=4, batch=4, lr=3e-3, warmup=1),
     language=Stage(steps=4, batch=4, lr=3e-3, warmup=1),
-    logic=Stage(steps=2, batch=4, lr=3e-3, warmup=1),
     projector=Stage(steps=2, batch=4, lr=3e-3, warmup=1),
+    sight=Stage(steps=2, batch=4, lr=3e-3, warmup=1),
+    logic=Stage(steps=2, batch=4, lr=3e-3, warmup=1),
     joint=Stage(steps=6, batch=4, lr=3e-3, warmup=1),
     clip=Stage(steps=4, batch=8, lr=3e-3, warmup=1),
 )

@@ -22,7 +22,7 @@ from lookback.embedded.training.losses import (
     vision_loss,
 )
 from lookback.embedded.training.models import make_clip, make_lvlm
-from lookback.embedded.training.recipe import Recipe
+from lookback.embedded.training.recipe import Recipe, Stage
 
 
 def train(
@@ -75,14 +75,17 @@ def train(
 
     trainer.run("vision", recipe.vision, patches, [(tower, 1.0), (head, 1.0)])
     trainer.run("language", recipe.language, lambda s, i: answers(1.0, s, i), [(language, 1.0)])
-    trainer.run("logic", recipe.logic, reasons, [(language, 1.0)])
     trainer.run("projector", recipe.projector, lambda s, i: answers(0.0, s, i), [(projector, 1.0)])
-    trainer.run(
-        "joint",
-        recipe.joint,
-        lambda s, i: answers(recipe.blind, s, i),
-        [(language, 1.0), (projector, 1.0), (tower, recipe.joint.vision_lr)],
-    )
+
+    def together(name: str, stage: Stage) -> None:
+        groups = [(language, 1.0), (projector, 1.0), (tower, stage.vision_lr)]
+        trainer.run(name, stage, lambda s, i: answers(recipe.blind, s, i), groups)
+
+    together("sight", recipe.sight)
+    # Whether yes or no follows from what was said: learned on text alone within minutes once the
+    # model finds things in its context, and never among everything else.
+    trainer.run("logic", recipe.logic, reasons, [(language, 1.0)])
+    together("joint", recipe.joint)
     copy_tower(tower, clip)
     trainer.run(
         "clip",

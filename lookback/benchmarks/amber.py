@@ -126,10 +126,16 @@ class Amber(FileBenchmark):
         if note not in self.notes:
             self.notes.append(note)
 
+    @cached_property
+    def _readings(self) -> english.Readings[list[str]]:
+        return english.Readings(self._nouns)
+
+    def _nouns(self, words: Sequence[english.Word]) -> list[str]:
+        return [w.lemma for w in words if w.tag.startswith("NN") and w.lemma in self._vocabulary]
+
     def nouns(self, response: str) -> list[str]:
         """The lemmas of a response's nouns that are kept, in its order."""
-        found = english.words([response])[0]
-        return [w.lemma for w in found if w.tag.startswith("NN") and w.lemma in self._vocabulary]
+        return self._readings(response)
 
     def judge(self, item: Item, response: str) -> Judgement:
         """See the module's rules."""
@@ -176,7 +182,7 @@ class Amber(FileBenchmark):
 
     def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
         """F1 and AMBER's own numbers, in per cent."""
-        english.words(responses)  # all at once is faster
+        self._readings.prepare(responses)
         self._say_similarity()
         return super().aggregate(items, responses)
 

@@ -16,17 +16,29 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lookback.benchmarks.base import Item, Items
 from lookback.benchmarks.coco_objects import CATEGORIES, CATEGORY_OF, mentioned, read_synonyms
-from lookback.benchmarks.english import Word, words
+from lookback.benchmarks.english import Readings, Word
 from lookback.benchmarks.files import FileBenchmark, coco_image, read_json
 from lookback.benchmarks.metrics import f1, mean_percent, share
 
 PROMPT = "Please describe this image in detail."
 READY = "ground_truth_objects.json"
 SYNONYMS = "synonyms.txt"
+
+
+class Reading(NamedTuple):
+    """What a text says.
+
+    Attributes:
+        mentions: the category of every mention of an object, in the order of the text.
+        length: how many words it has; punctuation marks are none.
+    """
+
+    mentions: list[str]
+    length: int
 
 
 class Chair(FileBenchmark):
@@ -55,6 +67,7 @@ class Chair(FileBenchmark):
     ) -> None:
         super().__init__(data)
         self.synonyms = synonyms
+        self._readings = Readings(self._reading)
 
     def check(self) -> None:
         """Find the ready file, or instances and captions."""
@@ -100,25 +113,29 @@ class Chair(FileBenchmark):
         self.notes.append(f"objects by the words of {str(path)!r}")
         return read_synonyms(path)
 
-    def mentions(self, text: str) -> list[str]:
-        """The category of every mention of an object, in the order of the text."""
-        return mentioned([word.lemma for word in _words(text)], self._category_of)
+    def _reading(self, words: Sequence[Word]) -> Reading:
+        mentions = mentioned([word.lemma for word in words], self._category_of)
+        return Reading(mentions, sum(any(map(str.isalnum, word.text)) for word in words))
+
+    def read(self, text: str) -> Reading:
+        """What a text mentions, and its length."""
+        return self._readings(text.lower())  # as the public scripts do
 
     def objects(self, item: Item) -> set[str]:
         """The categories that are in the image."""
-        named = (self.mentions(caption) for caption in item.truth["captions"])
+        named = (self.read(caption).mentions for caption in item.truth["captions"])
         return set(item.truth["objects"]).union(*named)
 
     def score(self, item: Item, response: str) -> float:
         """F1 of one response."""
-        named, there = set(self.mentions(response)), self.objects(item)
+        named, there = set(self.read(response).mentions), self.objects(item)
         hits = len(named & there)
         return f1(share(hits, len(named)), share(hits, len(there)))
 
     def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
         """F1 and CHAIR's own numbers in per cent, and the length in words."""
         captions = [caption for item in items for caption in item.truth["captions"]]
-        words(text.lower() for text in [*responses, *captions])  # all at once is faster
+        self._readings.prepare(text.lower() for text in [*responses, *captions])
         return super().aggregate(items, responses)
 
     def details(
@@ -126,25 +143,16 @@ class Chair(FileBenchmark):
     ) -> dict[str, float]:
         """See the module's definitions."""
         there = [self.objects(item) for item in items]
-        named = [self.mentions(response) for response in responses]
+        readings = [self.read(response) for response in responses]
+        named = [reading.mentions for reading in readings]
         wrong = [[name not in t for name in n] for n, t in zip(named, there, strict=True)]
         hits = sum(len(t.intersection(n)) for n, t in zip(named, there, strict=True))
         return {
             "chair_s": mean_percent([any(w) for w in wrong]),
             "chair_i": mean_percent([mention for w in wrong for mention in w]),
             "recall": 100 * share(hits, sum(len(t) for t in there)),
-            "length": sum(_length(response) for response in responses) / len(responses),
+            "length": sum(reading.length for reading in readings) / len(readings),
         }
-
-
-def _words(text: str) -> tuple[Word, ...]:
-    """The tagged words of a text, in lower case as in the public scripts."""
-    return words([text.lower()])[0]
-
-
-def _length(text: str) -> int:
-    """How many words a text has; punctuation marks are none."""
-    return sum(any(map(str.isalnum, word.text)) for word in _words(text))
 
 
 def _truth(objects: Sequence[str], captions: Sequence[str] = ()) -> dict[str, Any]:

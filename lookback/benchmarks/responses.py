@@ -57,7 +57,8 @@ def read_responses(
         items: the items that there are.
         known_as: what messages call them.
     """
-    by_id = {name: index for index, item in enumerate(items) for name in (item.id, *item.aliases)}
+    names = [(item.id, *item.aliases) for item in items]
+    by_id = {name: index for index, own in enumerate(names) for name in own}
     found: dict[int, tuple[int, str]] = {}  # item's index to line and response
     problems: list[Problem] = []
     for number, line in enumerate(_lines(path), start=1):
@@ -75,7 +76,7 @@ def read_responses(
         else:
             found[index] = (number, response)
     given = sorted(found)
-    missing = [item.id for index, item in enumerate(items) if index not in found]
+    missing = [own[0] for index, own in enumerate(names) if index not in found]
     if missing:
         problems.append(Problem(None, _missing(missing, len(items))))
     return Matched(

@@ -13,7 +13,9 @@ _HEDGE = re.compile(
 _LEADING = re.compile(
     r"(?:(?:well|so|sure|ok|okay)\W+)?(?:the )?(?:answer(?: is)?\W+)?(yes|no|yeah|yep|nope)\b"
 )
-_DETERMINER = re.compile(r"no (?!it|there|the|this|that|these|those|he|she|they|i|we|you)[a-z]")
+_NO_ANSWER = re.compile(  # what looks like one: a determiner, or both answers
+    r"no (?!(?:it|there|the|this|that|these|those|he|she|they|i|we|you)\b)[a-z]|yes (?:and|or) no"
+)
 _SAID = re.compile(r"\banswer (?:is|would be)\W+(yes|no)\b")
 _ALONE = re.compile(r"\b(yes|no)\b(?=\W*$|[,.;:!])")
 _YES = ("yes", "yeah", "yep")
@@ -22,17 +24,17 @@ _YES = ("yes", "yeah", "yep")
 def yes_or_no(text: str) -> Literal["yes", "no", "unsure"] | None:
     """What a response to a yes/no question says; None if it says neither.
 
-    A response that says it cannot tell is "unsure", whatever else it says. Otherwise, in this
-    order, the answer is: "yes" or "no" at its beginning, where "no" must not be a determiner ("No
-    dogs are here."); what it calls the answer; the one of the two that stands before punctuation or
-    at the end. Statements without either word are not understood.
+    In this order: "yes" or "no" at its beginning is the answer, unless "no" is a determiner ("No
+    dogs are here."); a response that says it cannot tell, or "yes and no", is "unsure"; what it
+    calls the answer is the answer; so is the one of the two that stands before punctuation or at
+    the end. Statements without either word are not understood.
     """
     said = " ".join(re.sub(r"[*_\"]", "", text.lower().replace("’", "'")).split())
+    leading = _LEADING.match(said)
+    if leading and not _NO_ANSWER.match(said, leading.start(1)):
+        return "yes" if leading[1] in _YES else "no"
     if _HEDGE.search(said):
         return "unsure"
-    leading = _LEADING.match(said)
-    if leading and not _DETERMINER.match(said, leading.start(1)):
-        return "yes" if leading[1] in _YES else "no"
     for pattern in (_SAID, _ALONE):
         words = set(pattern.findall(said))
         if len(words) == 1:

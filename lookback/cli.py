@@ -193,12 +193,12 @@ def evaluate(
     judge_url: Annotated[
         str | None,
         typer.Option(
-            help="Its OpenAI-compatible endpoint [env var: OPENAI_BASE_URL].", show_default=False
+            help="Its OpenAI-compatible endpoint; by default OPENAI_BASE_URL.", show_default=False
         ),
     ] = None,
     judge_key: Annotated[
         str | None,
-        typer.Option(help="Its API key [env var: OPENAI_API_KEY].", show_default=False),
+        typer.Option(help="Its API key; by default OPENAI_API_KEY.", show_default=False),
     ] = None,
     judge_cache: Annotated[
         Path | None, typer.Option(help="The file that keeps its replies.", show_default=False)
@@ -300,7 +300,7 @@ def _show_evaluation(result: Evaluation) -> None:
 
     table = Table(box=None, pad_edge=False)
     table.add_column(result.benchmark)
-    table.add_column("%", justify="right")
+    table.add_column("value", justify="right")
     for name, value in result.metrics.items():
         style = "bold" if name == result.primary else ""
         table.add_row(name, f"{value:.2f}", style=style)

@@ -1,5 +1,8 @@
 """Responses from a JSONL file, matched to items: {"id": ..., "response": "..."} a line.
 
+The benchmarks' own result files have other names for the two (`ID_KEYS`, `RESPONSE_KEYS`), which
+will do as well; further keys mean nothing.
+
 Nothing is dropped silently: every line that cannot be used is a problem with its line number, and
 so is the fact that items have no response.
 """
@@ -15,6 +18,8 @@ from typing import Any
 
 from lookback.benchmarks.base import Item
 
+ID_KEYS = ("id", "question_id", "image_id")  # the first that a line has
+RESPONSE_KEYS = ("response", "answer", "caption", "text")
 SHOWN = 5  # ids of missing items that a message names
 
 
@@ -102,12 +107,17 @@ def _entry(line: bytes) -> tuple[str, str]:
         raise ValueError(f"not JSON: {error}") from None
     if not isinstance(entry, dict):
         raise ValueError('not an object: {"id": ..., "response": "..."} is needed')
-    for key in ("id", "response"):
-        if key not in entry:
-            raise ValueError(f'no "{key}"')
-    if not isinstance(entry["response"], str):
-        raise ValueError(f"the response is not a string but {entry['response']!r:.60}")
-    return _name(entry["id"]), entry["response"]
+    name, response = _value(entry, ID_KEYS), _value(entry, RESPONSE_KEYS)
+    if not isinstance(response, str):
+        raise ValueError(f"the response is not a string but {response!r:.60}")
+    return _name(name), response
+
+
+def _value(entry: dict[str, Any], keys: tuple[str, ...]) -> Any:
+    for key in keys:
+        if key in entry:
+            return entry[key]
+    raise ValueError(f'no "{keys[0]}"')
 
 
 def _name(value: Any) -> str:

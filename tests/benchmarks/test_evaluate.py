@@ -78,7 +78,7 @@ def test_people_get_a_table(run, vqav2, write):
     code, out, _ = run("evaluate", "vqav2", "--data", vqav2, "--responses", write((1, "yes")))
     assert code == 0
     assert [line.split() for line in out.splitlines()[:3]] == [
-        ["vqav2", "%"],
+        ["vqav2", "value"],
         ["accuracy", "100.00"],
         ["accuracy_official", "100.00"],
     ]

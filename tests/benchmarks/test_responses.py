@@ -64,6 +64,21 @@ def test_a_bad_line_is_a_problem_with_its_number(read, line, message):
     assert str(problem).startswith("line 3: ")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"question_id": 9, "answer": "yes"},
+        {"image_id": 9, "caption": "yes"},
+        {"question_id": 9, "image_id": 7, "text": "yes", "model": "m"},
+        {"id": 9, "image_id": 7, "response": "yes", "answer": "no"},
+    ],
+)
+def test_the_benchmarks_own_result_files_are_read(read, line):
+    matched = read(line, entry(7), entry(0))
+    assert matched.responses == ["yes"] * 3
+    assert matched.problems == []
+
+
 def test_an_alias_of_an_answered_item_is_a_duplicate(read):
     matched = read(entry("VD_a_0", "first"), entry(0, "second"), entry(7), entry(9))
     assert matched.responses == ["yes", "first", "yes"]

@@ -131,13 +131,14 @@ class LanguageModelJudge:
         for attempt in range(self._attempts):
             if attempt and self._stop.wait(self._wait(attempt, failure)):
                 break
+            options = self._options
             try:
-                return self._attempt(text)
+                return self._attempt(text, options)
             except broken as error:
                 failure = error
             except openai.APIStatusError as error:
                 failure = error
-                if error.status_code == 400 and "temperature" in str(error) and self._options:
+                if error.status_code == 400 and "temperature" in str(error) and options:
                     self._options = {}  # some models take no temperature but their own
                 elif error.status_code not in (408, 409, 429) and error.status_code < 500:
                     raise JudgeError(
@@ -149,9 +150,9 @@ class LanguageModelJudge:
             f"{str(self.cache.path)!r}: run again to go on"
         ) from failure
 
-    def _attempt(self, text: str) -> str:
+    def _attempt(self, text: str, options: dict[str, Any]) -> str:
         reply = self._client.chat.completions.create(
-            model=self.name, messages=[{"role": "user", "content": text}], **self._options
+            model=self.name, messages=[{"role": "user", "content": text}], **options
         )
         try:
             content: str | None = reply.choices[0].message.content

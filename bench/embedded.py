@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lookback.benchmarks.base import BENCHMARKS, get_benchmark
+from lookback.benchmarks.base import GENERATED, get_benchmark
 from lookback.benchmarks.scenes.words import CONTENT
 from lookback.embedded import LVLM
 from lookback.scores.formula import ALPHAS, LAMBDAS
@@ -61,7 +61,7 @@ def sample_all(limits: dict[str, int], folder: Path) -> dict[tuple[str, str], li
     jobs = [
         (task, split, first, min(first + CHUNK, limit), str(folder))
         for split, limit in limits.items()
-        for task in BENCHMARKS
+        for task in GENERATED
         for first in range(0, limit, CHUNK)
     ]
     found: dict[tuple[str, str], list[dict]] = {}
@@ -162,7 +162,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="the tuned setting, to the model")
     given = parser.parse_args()
     found = sample_all({"tune": given.tune, "test": given.test}, given.folder)
-    pools = {split: {t: Pool(found[t, split]) for t in BENCHMARKS} for split in ("tune", "test")}
+    pools = {split: {t: Pool(found[t, split]) for t in GENERATED} for split in ("tune", "test")}
     alpha, lam = tune(pools["tune"])
     scorers = {
         "mean log p": {"scorer": "mean_log_prob"},
@@ -191,7 +191,7 @@ def main() -> None:
     for other in ("random", "self-certainty", "mean log p", "A alone"):
         for n in (5, 25):
             report["differences"][f"{tuned} - {other}, N={n}"] = interval(
-                [chosen[t, n, tuned] - chosen[t, n, other] for t in BENCHMARKS]
+                [chosen[t, n, tuned] - chosen[t, n, other] for t in GENERATED]
             )
     if given.write:
         path = LVLM / "config.json"

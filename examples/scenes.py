@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 import lookback
-from lookback.benchmarks.base import BENCHMARKS, Item, get_benchmark
+from lookback.benchmarks.base import GENERATED, Item, get_benchmark
 from lookback.signals import Candidate, Candidates
 
 N = 25
@@ -81,7 +81,7 @@ its attention the model paid to the picture when it wrote it. ✓ is right: the 
 def main() -> None:
     """Ask, rank, print, write the page."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--task", choices=BENCHMARKS, default="scenes-vqa")
+    parser.add_argument("--task", choices=GENERATED, default="scenes-vqa")
     parser.add_argument("--item", type=int, default=1, help="which held-out item")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--out", type=Path, default=Path("build/demo.html"))

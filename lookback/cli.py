@@ -14,6 +14,8 @@ import typer
 if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
 
+    from lookback.benchmarks.evaluate import Evaluation
+    from lookback.benchmarks.responses import Problem
     from lookback.engines import Progress
     from lookback.engines.transformers import TransformersEngine
     from lookback.signals import Candidate, Candidates
@@ -55,6 +57,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print all signals as JSON.
 Device = Annotated[
     str | None,
     typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.", show_default=False),
+]
+
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        help="The folder of the benchmark's files, or of one folder a benchmark.",
+        envvar="LOOKBACK_DATA",
+    ),
 ]
 
 
@@ -175,6 +185,88 @@ def scorers(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = 
     _console(stderr=True).print(f"\nneeds, from cheap to dear: {costs}", style="dim")
 
 
+@app.command()
+def benchmarks(
+    data: Data = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """List the benchmarks, where to get their files, and whether they are found."""
+    from dataclasses import asdict
+
+    from lookback.benchmarks.evaluate import list_benchmarks
+
+    known = list_benchmarks(data)
+    if as_json:
+        _print_json([asdict(b) for b in known])
+        return
+    console = _console()
+    for b in known:
+        console.print(f"[bold]{b.name}[/bold]  {b.primary}; {b.source}", highlight=False)
+        if b.files:
+            state = f"found in {b.where}" if b.found else f"not found: {b.where}"
+            console.print(f"    {state}", markup=False, highlight=False)
+
+
+@app.command()
+def evaluate(
+    benchmark: Annotated[str, typer.Argument(help="One of `lookback benchmarks`.")],
+    responses: Annotated[
+        Path, typer.Option(help='The responses: {"id": ..., "response": "..."} a line.')
+    ],
+    data: Data = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="Score these items; `all` is all there are.", show_default=False),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Bad lines and missing ids are an error.")
+    ] = False,
+    synonyms: Annotated[
+        Path | None, typer.Option(help="chair: a synonyms.txt to use.", show_default=False)
+    ] = None,
+    judge_model: Annotated[
+        str | None,
+        typer.Option(
+            help="hallusionbench: the language model that judges; without, rules do.",
+            envvar="LOOKBACK_JUDGE_MODEL",
+        ),
+    ] = None,
+    judge_url: Annotated[
+        str | None,
+        typer.Option(
+            help="Its OpenAI-compatible endpoint; by default OPENAI_BASE_URL.", show_default=False
+        ),
+    ] = None,
+    judge_key: Annotated[
+        str | None,
+        typer.Option(help="Its API key; by default OPENAI_API_KEY.", show_default=False),
+    ] = None,
+    judge_cache: Annotated[
+        Path | None, typer.Option(help="The file that keeps its replies.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Score anybody's responses on a benchmark; no model needed."""
+    from lookback.benchmarks import evaluate as evaluation
+
+    settings: dict[str, Any] = {"synonyms": synonyms} if synonyms else {}
+    with _progress("scoring") as progress:
+        if benchmark == "hallusionbench" or judge_url or judge_key or judge_cache:
+            from lookback.benchmarks.judge import get_judge
+
+            settings["judge"] = get_judge(judge_model, judge_url, judge_key, judge_cache, progress)
+        try:
+            result = evaluation.evaluate(benchmark, responses, data, split, strict, **settings)
+        except evaluation.BadResponses as error:
+            _warn(error.problems)
+            raise
+    _warn(result.problems)
+    if as_json:
+        _print_json(result.to_dict())
+    else:
+        _show_evaluation(result)
+
+
 def main() -> None:
     """Run the command; expected failures become one line on stderr and exit status 1."""
     try:
@@ -259,6 +351,31 @@ def _show(cands: Candidates, scorer: str, params: dict[str, Any], as_json: bool)
         console.print(_printable(ranked[0].text.strip()), markup=False, highlight=False)
     else:
         raise ValueError("every answer is empty: there is no best one")
+
+
+def _show_evaluation(result: Evaluation) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column(result.benchmark)
+    table.add_column("value", justify="right")
+    for name, value in result.metrics.items():
+        style = "bold" if name == result.primary else ""
+        table.add_row(name, f"{value:.2f}", style=style)
+    console = _console()
+    console.print(table)
+    judged = f"; judge: {result.judge}" if result.judge else ""
+    missing = f"; {result.missing} have no response" if result.missing else ""
+    console.print(f"\n{result.items} items{missing}{judged}", highlight=False, markup=False)
+    for note in result.notes:
+        console.print(f"note: {note}", highlight=False, markup=False)
+
+
+def _warn(problems: list[Problem], most: int = 20) -> None:
+    for problem in problems[:most]:
+        print(f"lookback: {_printable(str(problem))}", file=sys.stderr)
+    if len(problems) > most:
+        print(f"lookback: and {len(problems) - most} more problems", file=sys.stderr)
 
 
 def _table(ranked: list[Candidate], scorer: str) -> Any:

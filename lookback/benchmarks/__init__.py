@@ -1,5 +1,5 @@
 """Benchmarks: items, prompts and metrics. One benchmark a file, all behind `get_benchmark`."""
 
-from lookback.benchmarks.base import BENCHMARKS, Benchmark, Item, Items, get_benchmark
+from lookback.benchmarks.base import BENCHMARKS, GENERATED, Benchmark, Item, Items, get_benchmark
 
-__all__ = ["BENCHMARKS", "Benchmark", "Item", "Items", "get_benchmark"]
+__all__ = ["BENCHMARKS", "GENERATED", "Benchmark", "Item", "Items", "get_benchmark"]

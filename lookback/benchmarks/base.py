@@ -5,6 +5,8 @@ A benchmark knows nothing of models: it hands out images and questions and judge
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -23,12 +25,14 @@ class Item:
         question: the whole prompt text beside the image.
         truth: what `Benchmark.score` needs, as JSON-able data.
         load: makes the image; called at every access to `image`.
+        aliases: other ids that a file of responses may use for it.
     """
 
     id: str
     question: str
     truth: dict[str, Any]
     load: Callable[[], Image]
+    aliases: tuple[str, ...] = ()
 
     @property
     def image(self) -> Image:
@@ -44,7 +48,7 @@ class Items(Sequence[Item]):
         make: the item at a position; must be pure.
     """
 
-    def __init__(self, indices: range, make: Callable[[int], Item]) -> None:
+    def __init__(self, indices: Sequence[int], make: Callable[[int], Item]) -> None:
         self._indices = indices
         self._make = make
 
@@ -69,10 +73,16 @@ class Benchmark(Protocol):
     Attributes:
         name: as `get_benchmark` takes it.
         primary: the key of `aggregate`'s result that a table shows; the mean of `score`.
+        source: where its items come from, in words.
+        default_split: the split that responses are scored on, unless another is asked for.
+        notes: what a reader of its numbers should know about how this instance computes them.
     """
 
     name: str
     primary: str
+    source: str
+    default_split: str
+    notes: list[str]
 
     def items(self, split: str = "test", limit: int | None = None) -> Sequence[Item]:
         """The first `limit` items of a split (all if None), made on access."""
@@ -85,22 +95,41 @@ class Benchmark(Protocol):
 
 
 _WHERE = {
+    "vqav2": "lookback.benchmarks.vqav2:VQAv2",
+    "chair": "lookback.benchmarks.chair:Chair",
+    "amber": "lookback.benchmarks.amber:Amber",
+    "hallusionbench": "lookback.benchmarks.hallusionbench:HallusionBench",
     "scenes-vqa": "lookback.benchmarks.scenes.vqa:ScenesVQA",
     "scenes-caption": "lookback.benchmarks.scenes.caption:ScenesCaption",
     "scenes-amber": "lookback.benchmarks.scenes.amber:ScenesAmber",
     "scenes-pairs": "lookback.benchmarks.scenes.pairs:ScenesPairs",
 }
 BENCHMARKS: tuple[str, ...] = tuple(_WHERE)
+GENERATED: tuple[str, ...] = tuple(name for name in _WHERE if name.startswith("scenes-"))
 
 
-def get_benchmark(name: str) -> Benchmark:
+def get_benchmark(
+    name: str, data: str | os.PathLike[str] | None = None, **settings: Any
+) -> Benchmark:
     """The benchmark of that name, its module loaded only now.
 
+    Args:
+        name: one of `BENCHMARKS`.
+        data: the folder of its files, or one that has a folder of its name; None for the
+            environment variable LOOKBACK_DATA. Generated benchmarks need none.
+        settings: what this benchmark alone takes, e.g. HallusionBench's `judge`.
+
     Raises:
-        ValueError: there is none; the message lists those there are.
+        ValueError: there is no such benchmark, or it takes no such setting; the message lists
+            those there are.
     """
     if name not in _WHERE:
         raise ValueError(f"no benchmark named {name!r}; there are: {', '.join(BENCHMARKS)}")
     module, _, attribute = _WHERE[name].partition(":")
-    benchmark: Benchmark = getattr(import_module(module), attribute)()
+    make = getattr(import_module(module), attribute)
+    takes = inspect.signature(make).parameters
+    unknown = sorted(settings.keys() - takes)
+    if unknown:
+        raise ValueError(f"{name} has no setting {', '.join(unknown)}")
+    benchmark: Benchmark = make(data, **settings) if "data" in takes else make()
     return benchmark

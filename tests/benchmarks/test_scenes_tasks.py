@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from lookback.benchmarks import BENCHMARKS, Item, get_benchmark
+from lookback.benchmarks import GENERATED, Item, get_benchmark
 from lookback.benchmarks.scenes.questions import KINDS
 from lookback.benchmarks.scenes.vqa import SHORT_HINT
 
-VQA, CAPTION, AMBER, PAIRS = (get_benchmark(name) for name in BENCHMARKS)
+VQA, CAPTION, AMBER, PAIRS = (get_benchmark(name) for name in GENERATED)
 
 
 def item(truth):
@@ -150,15 +150,15 @@ def test_pairs_by_hand():
     right = [i.truth["answer"].capitalize() + "." for i in items]
     assert set(PAIRS.aggregate(items, right).values()) == {100}
     always_yes = PAIRS.aggregate(items, ["Yes."] * 8)
-    assert always_yes == {"correctness": 50, "aacc": 50, "facc": 0, "qacc": 0}
+    assert always_yes == {"correctness": 50, "aAcc": 50, "fAcc": 0, "qAcc": 0}
     # One answer of eight is unclear: 7/8 answers, 3/4 figures, 3/4 questions.
     unclear = PAIRS.aggregate(items, ["Perhaps.", *right[1:]])
-    assert unclear == {"correctness": 87.5, "aacc": 87.5, "facc": 75, "qacc": 75}
+    assert unclear == {"correctness": 87.5, "aAcc": 87.5, "fAcc": 75, "qAcc": 75}
 
 
 # all
 
 
 def test_no_two_tasks_share_a_picture():
-    pictures = [{i.image.tobytes() for i in get_benchmark(n).items(limit=40)} for n in BENCHMARKS]
+    pictures = [{i.image.tobytes() for i in get_benchmark(n).items(limit=40)} for n in GENERATED]
     assert len(set().union(*pictures)) == sum(len(p) for p in pictures)

@@ -15,11 +15,11 @@ from __future__ import annotations
 from typing import Any
 
 from lookback.benchmarks.base import Item
+from lookback.benchmarks.metrics import mean_percent, share
 from lookback.benchmarks.scenes.description import DescriptionTask, Pairs
 from lookback.benchmarks.scenes.facts import Fact, is_true, scene_facts, told_facts
 from lookback.benchmarks.scenes.parse import parse
 from lookback.benchmarks.scenes.scene import Scene, Thing
-from lookback.benchmarks.scenes.task import mean_percent, share
 from lookback.benchmarks.scenes.world import PLACES
 
 PROMPT = "Describe the picture in detail."

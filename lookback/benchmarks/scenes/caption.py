@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from lookback.benchmarks.base import Item
+from lookback.benchmarks.metrics import mean_percent, share
 from lookback.benchmarks.scenes.description import DescriptionTask, Pairs
 from lookback.benchmarks.scenes.parse import parse
 from lookback.benchmarks.scenes.scene import Scene
-from lookback.benchmarks.scenes.task import mean_percent, share
 
 PROMPT = "Describe the picture."
 

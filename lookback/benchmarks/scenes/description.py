@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from lookback.benchmarks.base import Item
+from lookback.benchmarks.metrics import f1, mean_percent
 from lookback.benchmarks.scenes.scene import Scene, sample_scene
-from lookback.benchmarks.scenes.task import ScenesTask, f1, mean_percent
+from lookback.benchmarks.scenes.task import ScenesTask
 
 Pairs = Sequence[tuple[Item, str]]
 

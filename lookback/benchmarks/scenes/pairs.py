@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lookback.benchmarks.base import Item
+from lookback.benchmarks.metrics import all_right, mean_percent
 from lookback.benchmarks.scenes.answers import verdict
 from lookback.benchmarks.scenes.chance import pick
 from lookback.benchmarks.scenes.questions import (
@@ -28,7 +29,7 @@ from lookback.benchmarks.scenes.questions import (
     ask_place,
 )
 from lookback.benchmarks.scenes.scene import Scene, Thing, draw_color, sample_scene
-from lookback.benchmarks.scenes.task import ScenesTask, mean_percent
+from lookback.benchmarks.scenes.task import ScenesTask
 from lookback.benchmarks.scenes.world import CATEGORIES, COLORS, GROUPS, ROWS
 
 Rng = np.random.Generator
@@ -146,16 +147,7 @@ class ScenesPairs(ScenesTask):
     ) -> dict[str, float]:
         """aAcc, fAcc and qAcc; groups are made of the items given."""
         return {
-            "aacc": mean_percent(scores),
-            "facc": _all_right(items, scores, "figure"),
-            "qacc": _all_right(items, scores, "question"),
+            "aAcc": mean_percent(scores),
+            "fAcc": all_right([item.truth["figure"] for item in items], scores),
+            "qAcc": all_right([item.truth["question"] for item in items], scores),
         }
-
-
-def _all_right(items: Sequence[Item], scores: list[float], key: str) -> float:
-    """The share of groups, by one key of the truth, in which every answer is right."""
-    worst: dict[str, float] = {}
-    for item, value in zip(items, scores, strict=True):
-        group = item.truth[key]
-        worst[group] = min(value, worst.get(group, 1.0))
-    return mean_percent(list(worst.values()))

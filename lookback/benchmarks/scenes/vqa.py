@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from lookback.benchmarks.base import Item
+from lookback.benchmarks.metrics import mean_percent
 from lookback.benchmarks.scenes.answers import matches, verdict
 from lookback.benchmarks.scenes.questions import KINDS, Question
 from lookback.benchmarks.scenes.scene import Scene, sample_scene
-from lookback.benchmarks.scenes.task import ScenesTask, mean_percent
+from lookback.benchmarks.scenes.task import ScenesTask
 
 SHORT_HINT = "Answer in a word or a short phrase."
 ASKED = ("exists", "color", "count", "where", "what")

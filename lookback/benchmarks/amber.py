@@ -1,0 +1,208 @@
+"""AMBER, its generative part: which things a description names, and which of them are there.
+
+A response's nouns are lemmatized, and those that AMBER's `relation.json` has, as a key or as a
+value, are kept; a noun that occurs twice counts twice. An image has a list of things that are there
+(`truth`) and one of things that a model is likely to make up (`hallu`). A noun means a thing of
+such a list if it is that thing or one associated with it by `relation.json`: the first that fits,
+associated nouns before the things' own names, as in the official script.
+
+- A kept noun of `safe_words.txt` is neither right nor wrong: it only counts as kept.
+- One that means a true thing is right, and the thing is covered.
+- Any other is wrong, unless its word vector is close to that of a true thing or an associated
+  noun: then it is right, and that thing is covered. Without vectors there is no such check.
+- If it means a thing that models make up (or, with vectors, is close to one), it counts for Cog,
+  whatever it is otherwise.
+
+Over all responses: chair_i = wrong / kept; cover = things covered / true things; hal = the share of
+responses with a wrong noun; cog = nouns that count for Cog / kept, as AMBER's paper defines it,
+and cog_official = made-up things named / made-up things listed, as its script computes it. The
+paper's F1, our reading: per response, precision 1 - chair_i and recall cover; the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from lookback.benchmarks import english
+from lookback.benchmarks.base import Item
+from lookback.benchmarks.files import FileBenchmark, ImageFile, read_json
+from lookback.benchmarks.metrics import f1, mean_percent, share
+
+CLOSE = 0.8  # word vectors with a larger cosine are of one meaning
+_FOLDERS = ("", "data/", "query/", "data/query/")  # of the official repository
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a response's kept nouns are.
+
+    Attributes:
+        kept, wrong, made_up: numbers of nouns; `made_up` are those that count for Cog.
+        covered: positions of the image's true things that are named.
+        fooled: positions of the image's made-up things that are named.
+    """
+
+    kept: int
+    wrong: int
+    made_up: int
+    covered: frozenset[int]
+    fooled: frozenset[int]
+
+
+class Amber(FileBenchmark):
+    """F1 over things, and AMBER's own numbers, of which only `cover` is better when higher."""
+
+    name = "amber"
+    primary = "f1"
+    source = "AMBER, github.com/junyangwang0410/AMBER, its data folder; images: link in its README"
+    files = (
+        "query_generative.json",
+        "annotations.json",
+        "relation.json",
+        "safe_words.txt",
+        "images (to sample)",
+    )
+
+    def check(self) -> None:
+        """Find queries, annotations, relations and safe words."""
+        self._queries()
+        for name in self.files[1:4]:
+            self._file(name)
+
+    def _file(self, *names: str) -> Path:
+        """The place of the first of these files that is there."""
+        return self.find(*(folder + name for name in names for folder in _FOLDERS))
+
+    def _queries(self) -> Path:
+        return self._file("query_generative.json", "query_all.json")
+
+    def load(self, split: str) -> Sequence[Item]:
+        """One item a generative query, by the query's id."""
+        annotations = {entry["id"]: entry for entry in read_json(self._file("annotations.json"))}
+        items = []
+        for query in read_json(self._queries()):
+            if query["id"] not in annotations:
+                raise ValueError(f"AMBER's annotations.json has no id {query['id']}")
+            entry = annotations[query["id"]]
+            if entry["type"] == "generative":
+                places = tuple(f"{place}{query['image']}" for place in ("", "image/", "images/"))
+                image = ImageFile(self.folder, places, self.source)
+                truth = {"truth": entry["truth"], "hallu": entry["hallu"]}
+                items.append(Item(str(query["id"]), query["query"], truth, image))
+        return items
+
+    @cached_property
+    def _associated(self) -> dict[str, list[str]]:
+        """The nouns that stand for a thing beside its own name."""
+        relation = read_json(self._file("relation.json"))
+        return {thing.lower(): [n.lower() for n in nouns] for thing, nouns in relation.items()}
+
+    @cached_property
+    def _vocabulary(self) -> set[str]:
+        """The nouns that are kept."""
+        return set(self._associated).union(*self._associated.values())
+
+    @cached_property
+    def _safe_words(self) -> set[str]:
+        return set(self._file("safe_words.txt").read_text(encoding="utf-8").split())
+
+    @cached_property
+    def _by_vectors(self) -> bool:
+        """Whether nouns are compared by their vectors."""
+        return english.has_vectors()
+
+    def _say_similarity(self) -> None:
+        """Note which model compares nouns, or that none does."""
+        model = english.model_name()
+        note = (
+            f"word-vector similarity is on, with the vectors of {model}"
+            if self._by_vectors
+            else f"word-vector similarity is off: {model} has no vectors; the official setting "
+            "needs en_core_web_lg (python -m spacy download en_core_web_lg)"
+        )
+        if note not in self.notes:
+            self.notes.append(note)
+
+    @cached_property
+    def _readings(self) -> english.Readings[list[str]]:
+        return english.Readings(self._nouns)
+
+    def _nouns(self, words: Sequence[english.Word]) -> list[str]:
+        return [w.lemma for w in words if w.tag.startswith("NN") and w.lemma in self._vocabulary]
+
+    def nouns(self, response: str) -> list[str]:
+        """The lemmas of a response's nouns that are kept, in its order."""
+        return self._readings(response)
+
+    def judge(self, item: Item, response: str) -> Judgement:
+        """See the module's rules."""
+        true, made_up = (self._meanings(item.truth[key]) for key in ("truth", "hallu"))
+        nouns = self.nouns(response)
+        wrong, covered, fooled = 0, set(), []
+        for noun in nouns:
+            if noun in self._safe_words:
+                continue
+            if noun in true:
+                covered.add(true[noun])
+                continue
+            if (false := self._meant(noun, made_up)) is not None:
+                fooled.append(false)
+            if (close := self._meant(noun, true)) is not None:
+                covered.add(close)
+            else:
+                wrong += 1
+        return Judgement(len(nouns), wrong, len(fooled), frozenset(covered), frozenset(fooled))
+
+    def _meanings(self, things: Sequence[str]) -> dict[str, int]:
+        """The nouns that mean one of these things, each with the position of the thing."""
+        meanings: dict[str, int] = {}
+        lower = [thing.lower() for thing in things]
+        for position, thing in enumerate(lower):
+            for noun in self._associated.get(thing, ()):
+                meanings.setdefault(noun, position)
+        for position, thing in enumerate(lower):
+            meanings.setdefault(thing, position)
+        return meanings
+
+    def _meant(self, noun: str, meanings: Mapping[str, int]) -> int | None:
+        """The position of the thing that a noun means, by name or by vector."""
+        if noun in meanings or not self._by_vectors:
+            return meanings.get(noun)
+        close = (p for other, p in meanings.items() if english.similarity(noun, other) > CLOSE)
+        return next(close, None)
+
+    def score(self, item: Item, response: str) -> float:
+        """F1 of one response."""
+        judged = self.judge(item, response)
+        precision = share(judged.kept - judged.wrong, judged.kept)
+        return f1(precision, share(len(judged.covered), len(item.truth["truth"])))
+
+    def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
+        """F1 and AMBER's own numbers, in per cent."""
+        self._readings.prepare(responses)
+        self._say_similarity()
+        return super().aggregate(items, responses)
+
+    def details(
+        self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
+    ) -> dict[str, float]:
+        """See the module's definitions."""
+        judged = [self.judge(item, r) for item, r in zip(items, responses, strict=True)]
+        kept = sum(j.kept for j in judged)
+
+        def listed(key: str) -> int:
+            return sum(len(item.truth[key]) for item in items)
+
+        def percent(parts: Iterable[int], whole: int) -> float:
+            return 100 * share(sum(parts), whole)
+
+        return {
+            "chair_i": percent((j.wrong for j in judged), kept),
+            "cover": percent((len(j.covered) for j in judged), listed("truth")),
+            "hal": mean_percent([j.wrong > 0 for j in judged]),
+            "cog": percent((j.made_up for j in judged), kept),
+            "cog_official": percent((len(j.fooled) for j in judged), listed("hallu")),
+        }

@@ -1,0 +1,186 @@
+"""CHAIR: which objects a description of a COCO photograph names, and which of them are there.
+
+An image's objects are the categories of its instances, united with those that its five captions
+name by the same rules (`coco_objects`) as a response.
+
+- f1 (the paper's): per image, over sets of objects; an empty denominator gives 0; the mean.
+- chair_s: the share of responses that name any object that is not there.
+- chair_i: the share of all mentions, in all responses, that are of an object that is not there.
+- recall: of all images' objects together, the share that is named.
+- length: words a response, on average; the only number that is not in per cent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lookback.benchmarks.base import Item, Items
+from lookback.benchmarks.coco_objects import CATEGORIES, CATEGORY_OF, mentioned, read_synonyms
+from lookback.benchmarks.english import Readings, Word
+from lookback.benchmarks.files import FileBenchmark, coco_image, read_json
+from lookback.benchmarks.metrics import f1, mean_percent, share
+
+PROMPT = "Please describe this image in detail."
+READY = "ground_truth_objects.json"
+SYNONYMS = "synonyms.txt"
+
+
+class Reading(NamedTuple):
+    """What a text says.
+
+    Attributes:
+        mentions: the category of every mention of an object, in the order of the text.
+        length: how many words it has; punctuation marks are none.
+    """
+
+    mentions: list[str]
+    length: int
+
+
+class Chair(FileBenchmark):
+    """F1 over objects, and CHAIR's own numbers, of which chair_s and chair_i are better when lower.
+
+    Args:
+        data: a folder with COCO's instances and captions, or with a ready file of each image's
+            objects, which is then used instead: {"757": ["elephant"], ...}.
+        synonyms: CHAIR's original synonyms.txt, to use its words and not our table's; None for the
+            one in the folder, if there is one.
+    """
+
+    name = "chair"
+    primary = "f1"
+    source = (
+        "MS-COCO 2014 train/val annotations, cocodataset.org (annotations_trainval2014.zip); "
+        "images: val2014.zip, same place"
+    )
+    files = ("instances_val2014.json", "captions_val2014.json", "images (to sample)")
+    sampled = 1000
+
+    def __init__(
+        self,
+        data: str | os.PathLike[str] | None = None,
+        synonyms: str | os.PathLike[str] | None = None,
+    ) -> None:
+        super().__init__(data)
+        self.synonyms = synonyms
+        self._readings = Readings(self._reading)
+
+    def check(self) -> None:
+        """Find the ready file, or instances and captions."""
+        if self._ready is None:
+            self._coco()
+
+    @property
+    def _ready(self) -> Path | None:
+        return self.find_optional(READY)
+
+    def _coco(self) -> tuple[Path, Path]:
+        """The instances and the captions of the same subset."""
+        names = ("instances_val2014.json", "*instances*.json", "*instances*.json.gz")
+        instances = self.find(*names, *(f"annotations/{name}" for name in names))
+        place = instances.relative_to(self.folder)
+        return instances, self.find(
+            str(place.with_name(place.name.replace("instances", "captions")))
+        )
+
+    def load(self, split: str) -> Sequence[Item]:
+        """One item an image, by COCO's number."""
+        subset = "val2014"
+        if self._ready is not None:
+            truths = _ready_truths(self._ready)
+        else:
+            instances, captions = self._coco()
+            subset = "train2014" if "train" in instances.name else subset
+            truths = _coco_truths(read_json(instances), read_json(captions))
+        ids, folder = sorted(truths), self.folder
+
+        def make(index: int) -> Item:
+            number = ids[index]
+            return Item(str(number), PROMPT, truths[number], coco_image(folder, number, subset))
+
+        return Items(range(len(ids)), make)
+
+    @cached_property
+    def _category_of(self) -> Mapping[str, str]:
+        """Which words count; says so if they are not our own."""
+        path = self.find_optional(SYNONYMS) if self.synonyms is None else Path(self.synonyms)
+        if path is None:
+            return CATEGORY_OF
+        self.notes.append(f"objects by the words of {str(path)!r}")
+        return read_synonyms(path)
+
+    def _reading(self, words: Sequence[Word]) -> Reading:
+        mentions = mentioned([word.lemma for word in words], self._category_of)
+        return Reading(mentions, sum(any(map(str.isalnum, word.text)) for word in words))
+
+    def read(self, text: str) -> Reading:
+        """What a text mentions, and its length."""
+        return self._readings(text.lower())  # as the public scripts do
+
+    def objects(self, item: Item) -> set[str]:
+        """The categories that are in the image."""
+        named = (self.read(caption).mentions for caption in item.truth["captions"])
+        return set(item.truth["objects"]).union(*named)
+
+    def score(self, item: Item, response: str) -> float:
+        """F1 of one response."""
+        named, there = set(self.read(response).mentions), self.objects(item)
+        hits = len(named & there)
+        return f1(share(hits, len(named)), share(hits, len(there)))
+
+    def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
+        """F1 and CHAIR's own numbers in per cent, and the length in words."""
+        captions = [caption for item in items for caption in item.truth["captions"]]
+        self._readings.prepare(text.lower() for text in [*responses, *captions])
+        return super().aggregate(items, responses)
+
+    def details(
+        self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
+    ) -> dict[str, float]:
+        """See the module's definitions."""
+        there = [self.objects(item) for item in items]
+        readings = [self.read(response) for response in responses]
+        named = [reading.mentions for reading in readings]
+        wrong = [[name not in t for name in n] for n, t in zip(named, there, strict=True)]
+        hits = sum(len(t.intersection(n)) for n, t in zip(named, there, strict=True))
+        return {
+            "chair_s": mean_percent([any(w) for w in wrong]),
+            "chair_i": mean_percent([mention for w in wrong for mention in w]),
+            "recall": 100 * share(hits, sum(len(t) for t in there)),
+            "length": sum(reading.length for reading in readings) / len(readings),
+        }
+
+
+def _truth(objects: Sequence[str], captions: Sequence[str] = ()) -> dict[str, Any]:
+    return {"objects": sorted(set(objects)), "captions": list(captions)}
+
+
+def _ready_truths(path: Path) -> dict[int, dict[str, Any]]:
+    """The truth of each image from a file that has it ready."""
+    truths = {}
+    for number, objects in read_json(path).items():
+        if not number.isdecimal():
+            raise ValueError(f"{str(path)!r}: {number!r} is not COCO's number of an image")
+        unknown = sorted(set(objects) - set(CATEGORIES))
+        if unknown:
+            raise ValueError(
+                f"{str(path)!r}, image {number}: {unknown[0]!r} is not one of COCO's 80 categories"
+            )
+        truths[int(number)] = _truth(objects)
+    return truths
+
+
+def _coco_truths(instances: Any, captions: Any) -> dict[int, dict[str, Any]]:
+    """The truth of each image from COCO's own files; captions are read when they are needed."""
+    names = {category["id"]: category["name"] for category in instances["categories"]}
+    objects: dict[int, set[str]] = {image["id"]: set() for image in instances["images"]}
+    for annotation in instances["annotations"]:
+        objects[annotation["image_id"]].add(names[annotation["category_id"]])
+    said: dict[int, list[str]] = {}
+    for annotation in captions["annotations"]:
+        said.setdefault(annotation["image_id"], []).append(annotation["caption"])
+    return {number: _truth(sorted(seen), said.get(number, ())) for number, seen in objects.items()}

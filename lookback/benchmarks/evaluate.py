@@ -1,0 +1,152 @@
+"""Score anybody's responses on a benchmark: no model needed; and say which benchmarks there are."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from lookback.benchmarks.base import BENCHMARKS, Benchmark, get_benchmark
+from lookback.benchmarks.files import FileBenchmark, MissingFile
+from lookback.benchmarks.responses import Problem, read_responses
+
+
+class BadResponses(ValueError):
+    """The file of responses has problems, and none are allowed.
+
+    Attributes:
+        problems: all of them.
+    """
+
+    def __init__(self, message: str, problems: list[Problem]) -> None:
+        super().__init__(message)
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` found.
+
+    Attributes:
+        benchmark: its name.
+        split: which items were looked for.
+        items: how many were scored.
+        missing: how many of the split have no response; they count nowhere.
+        primary: the metric that the paper's tables show.
+        metrics: all metrics, in per cent.
+        judge: who judged, where somebody has to.
+        notes: what a reader of the numbers should know.
+        problems: what was wrong with the file of responses.
+    """
+
+    benchmark: str
+    split: str
+    items: int
+    missing: int
+    primary: str
+    metrics: dict[str, float]
+    judge: str | None = None
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able data; what is empty is left out, except the first three."""
+        data: dict[str, Any] = {
+            "benchmark": self.benchmark,
+            "items": self.items,
+            "metrics": self.metrics,
+            "split": self.split,
+            "missing": self.missing,
+            "judge": self.judge,
+            "notes": self.notes,
+            "problems": [{"line": p.line, "message": p.message} for p in self.problems],
+        }
+        return {key: value for key, value in data.items() if value or key in ("items", "metrics")}
+
+
+def evaluate(
+    benchmark: str | Benchmark,
+    responses: str | os.PathLike[str],
+    data: str | os.PathLike[str] | None = None,
+    split: str | None = None,
+    strict: bool = False,
+    **settings: Any,
+) -> Evaluation:
+    """All metrics of a benchmark for a file of responses.
+
+    Only items that have a response are scored; the result says how many have none.
+
+    Args:
+        benchmark: its name, or the benchmark itself.
+        responses: the file, see `responses`.
+        data: the folder of the benchmark's files.
+        split: which items; by default the benchmark's `default_split`.
+        strict: whether any problem with the file is an error.
+        settings: what this benchmark alone takes.
+
+    Raises:
+        BadResponses: nothing can be scored, or `strict` and there are problems.
+    """
+    if isinstance(benchmark, str):
+        benchmark = get_benchmark(benchmark, data, **settings)
+    split = split or benchmark.default_split
+    known_as = f"{benchmark.name}'s split {split!r}"
+    matched = read_responses(responses, benchmark.items(split), known_as)
+    name, problems = os.fspath(responses), matched.problems
+    if strict and problems:
+        raise BadResponses(
+            f"{len(problems)} problems in {name!r}, the first: {problems[0]}", problems
+        )
+    if not matched.items:
+        raise BadResponses(f"no response in {name!r} is to an item of {known_as}", problems)
+    metrics = benchmark.aggregate(matched.items, matched.responses)
+    return Evaluation(
+        benchmark.name,
+        split,
+        len(matched.items),
+        matched.missing,
+        benchmark.primary,
+        metrics,
+        getattr(getattr(benchmark, "judge", None), "name", None),
+        list(benchmark.notes),
+        problems,
+    )
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One benchmark as `lookback benchmarks` shows it.
+
+    Attributes:
+        name: as `get_benchmark` takes it.
+        primary: the paper's metric.
+        source: where its items come from.
+        files: the files it needs, in words.
+        found: whether they are there.
+        where: the folder they are in, or what is missing.
+    """
+
+    name: str
+    primary: str
+    source: str
+    files: tuple[str, ...]
+    found: bool
+    where: str
+
+
+def list_benchmarks(data: str | os.PathLike[str] | None = None) -> list[Listed]:
+    """Every benchmark, with where to get its files and whether they are found."""
+    return [_listed(get_benchmark(name, data)) for name in BENCHMARKS]
+
+
+def _listed(benchmark: Benchmark) -> Listed:
+    files: tuple[str, ...] = ()
+    found, where = True, ""
+    if isinstance(benchmark, FileBenchmark):
+        files = benchmark.files
+        try:
+            benchmark.check()
+            where = str(benchmark.folder)
+        except (MissingFile, ValueError) as error:
+            found, where = False, str(error)
+    return Listed(benchmark.name, benchmark.primary, benchmark.source, files, found, where)

@@ -1,0 +1,246 @@
+"""Benchmarks read from official files: where the files are, and what is said when they are not.
+
+The folder is the one given (`--data DIR`) or else the environment variable LOOKBACK_DATA; in both
+cases DIR/<benchmark's name> is used if it exists, DIR itself otherwise. So one folder can hold all
+benchmarks. Nothing is ever downloaded.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lookback.benchmarks.base import Item
+from lookback.benchmarks.metrics import mean_percent
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+DATA_VARIABLE = "LOOKBACK_DATA"
+SAMPLE_SEED = 42  # the paper's
+
+
+class MissingFile(FileNotFoundError):
+    """A benchmark's file is not where it should be; the message says where to get it."""
+
+
+class FileBenchmark(ABC):
+    """A `Benchmark` whose items come from files that the user downloaded.
+
+    A subclass names its files, turns them into items (`load`) and scores a response. Files are read
+    when items are first asked for, once.
+
+    Args:
+        data: the folder, see the module; None for LOOKBACK_DATA.
+
+    Attributes:
+        source: the official source's name, and where to get the files, in words.
+        files: the files it needs, as a person would write them.
+        sampled: how many items the paper draws for its test split; None where it takes all.
+    """
+
+    name: str
+    primary: str
+    source: str
+    files: tuple[str, ...]
+    sampled: int | None = None
+    default_split = "all"
+
+    def __init__(self, data: str | os.PathLike[str] | None = None) -> None:
+        self.data = data
+        self.notes: list[str] = []
+        self._loaded: dict[str, Sequence[Item]] = {}
+
+    @property
+    def folder(self) -> Path:
+        """Where the files should be.
+
+        Raises:
+            MissingFile: no folder is given, or there is none at that place.
+        """
+        given = self.data or os.environ.get(DATA_VARIABLE)
+        if not given:
+            raise MissingFile(
+                f"{self.name} is read from files, and no folder is given: name one with --data DIR "
+                f"or {DATA_VARIABLE}. Needed there: {self.wanted}"
+            )
+        folder = Path(given).expanduser()
+        if not folder.is_dir():
+            raise MissingFile(f"no folder {str(folder)!r} for {self.name}: put there {self.wanted}")
+        own = folder / self.name
+        return own if own.is_dir() else folder
+
+    @property
+    def wanted(self) -> str:
+        """Which files it needs, and where to get them."""
+        return f"{', '.join(self.files)} (source: {self.source})"
+
+    def find(self, *patterns: str) -> Path:
+        """The first file of the folder that fits a glob pattern; earlier patterns come first.
+
+        Raises:
+            MissingFile: there is none; it names the first pattern, the source and the place.
+        """
+        found = self.find_optional(*patterns)
+        if found is None:
+            raise MissingFile(
+                f"no file {patterns[0]} for {self.name} in {str(self.folder)!r}: "
+                f"put it there (source: {self.source})"
+            )
+        return found
+
+    def find_optional(self, *patterns: str) -> Path | None:
+        """As `find`, but None if there is no such file."""
+        for pattern in patterns:
+            for path in sorted(self.folder.glob(pattern)):
+                if path.is_file():
+                    return path
+        return None
+
+    @abstractmethod
+    def check(self) -> None:
+        """Find every needed file, without reading it.
+
+        Raises:
+            MissingFile: one is not there.
+        """
+
+    @abstractmethod
+    def load(self, split: str) -> Sequence[Item]:
+        """All items of a split, in the files' order; called once a split."""
+
+    @abstractmethod
+    def score(self, item: Item, response: str) -> float:
+        """The quality of one response, in [0, 1]; higher is better."""
+
+    def items(
+        self, split: str = "test", limit: int | None = None, seed: int = SAMPLE_SEED
+    ) -> Sequence[Item]:
+        """Items of a split: "test" is what the paper evaluates on, "all" is all there is.
+
+        Args:
+            split: "test" or "all".
+            limit: only so many; None for all of the split.
+            seed: which sample the test split is, where the paper draws one.
+        """
+        if split not in ("test", "all"):
+            raise ValueError(f"no split named {split!r}; there are: test, all")
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit = {limit}: give a number of items, or None for all")
+        if split not in self._loaded:
+            self._loaded[split] = self.load(split)
+        items = self._loaded[split]
+        if split == "test" and self.sampled is not None:
+            items = sample(items, self.sampled, seed)
+        return items[:limit]
+
+    def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
+        """The mean score and what else the benchmark reports, in per cent."""
+        scores = [self.score(i, r) for i, r in zip(items, responses, strict=True)]
+        if not scores:
+            raise ValueError("no items to aggregate")
+        return {self.primary: mean_percent(scores)} | self.details(items, responses, scores)
+
+    def details(
+        self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
+    ) -> dict[str, float]:
+        """Further metrics in per cent; none unless a benchmark has some."""
+        return {}
+
+
+def sample(items: Sequence[Item], size: int, seed: int) -> Sequence[Item]:
+    """`size` items by lot, in an order by lot; all of them, as they are, if there are no more.
+
+    The same seed draws the same items from the same set, whatever the order of the set.
+    """
+    if len(items) <= size:
+        return items
+    ordered = sorted(range(len(items)), key=lambda index: items[index].id)
+    return [items[index] for index in random.Random(seed).sample(ordered, size)]
+
+
+def read_json(path: Path) -> Any:
+    """The contents of a JSON file: plain, gzipped, or the only JSON file in a zip archive.
+
+    Raises:
+        ValueError: it is broken, or no JSON; the message names the file.
+    """
+    try:
+        return json.loads(_bytes(path))
+    except (ValueError, EOFError, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        raise ValueError(f"cannot read {str(path)!r} as JSON: {error}") from error
+
+
+def _bytes(path: Path) -> bytes:
+    if path.suffix == ".gz":
+        with gzip.open(path) as file:
+            return file.read()
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if name.endswith(".json")]
+            if len(names) != 1:
+                raise ValueError(f"{len(names)} JSON files in the archive: one is needed")
+            return archive.read(names[0])
+    return path.read_bytes()
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """An item's image on disk, looked for when it is needed and not before.
+
+    Attributes:
+        folder: the benchmark's folder.
+        candidates: where the image may be, relative to the folder; the first that exists is it.
+        source: where to get it, in words.
+    """
+
+    folder: Path
+    candidates: tuple[str, ...]
+    source: str
+
+    @property
+    def path(self) -> Path:
+        """The image's file.
+
+        Raises:
+            MissingFile: there is none at any of the places.
+        """
+        for candidate in self.candidates:
+            path = self.folder / candidate
+            if path.is_file():
+                return path
+        raise MissingFile(
+            f"no image file {' or '.join(self.candidates)} in {str(self.folder)!r}: "
+            f"put it there (source: {self.source})"
+        )
+
+    def __call__(self) -> Image:
+        """The image, read now, as RGB."""
+        from lookback.images import load_image
+
+        return load_image(self.path)
+
+
+COCO_IMAGES = "MS-COCO 2014 images, cocodataset.org"
+
+
+def coco_image(folder: Path, image_id: int, subset: str = "val2014") -> ImageFile:
+    """A COCO image, under its name of 2014 or of 2017, in the usual places of a folder.
+
+    Args:
+        folder: the benchmark's folder.
+        image_id: COCO's number of the image.
+        subset: "val2014" or "train2014".
+    """
+    names = (f"COCO_{subset}_{image_id:012d}.jpg", f"{image_id:012d}.jpg")
+    places = ("images/", f"{subset}/", f"images/{subset}/", "", f"../{subset}/", f"coco/{subset}/")
+    candidates = tuple(place + name for name in names for place in places)
+    return ImageFile(folder, candidates, COCO_IMAGES)

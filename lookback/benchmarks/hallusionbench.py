@@ -1,0 +1,149 @@
+"""HallusionBench: yes/no questions about figures that contradict what one expects.
+
+The paper evaluates on the visual-dependent (VD) questions; split "all" adds the visual-supplement
+(VS) ones. A judge (`judge`) compares each response with the reference answer.
+
+correctness (the paper's): the share of responses that are judged correct. The official three:
+aAcc, over all questions; fAcc, figures with all their questions right; qAcc, questions of a set
+that are right for all its figures. The official rules differ for VS questions asked without a
+figure: to leave the answer open is right there, and they belong to no figure.
+
+A row has no id of its own: an item's id is category_subcategory_set_figure_question, as in the
+official evaluation. Responses may also use the row's number in the file (from 0), or the id with
+the row's visual_input after the subcategory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from lookback.benchmarks.base import Item
+from lookback.benchmarks.files import FileBenchmark, ImageFile, read_json
+from lookback.benchmarks.judge import Case, Judge, Verdict, get_judge
+from lookback.benchmarks.metrics import all_right, mean_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from PIL.Image import Image
+
+FILE = "HallusionBench.json"
+_KEYS = ("category", "subcategory", "set_id", "figure_id", "question_id")
+
+
+class HallusionBench(FileBenchmark):
+    """Correctness by a judge, and the three official accuracies.
+
+    Args:
+        data: the folder of HallusionBench.json and of the figures.
+        judge: decides what is correct; by default the one that the environment names, else rules.
+    """
+
+    name = "hallusionbench"
+    primary = "correctness"
+    source = (
+        "HallusionBench, github.com/tianyi-lab/HallusionBench; figures: its hallusion_bench.zip"
+    )
+    files = (FILE, "the folders VD and VS with the figures (to sample)")
+    default_split = "test"
+
+    def __init__(
+        self, data: str | os.PathLike[str] | None = None, judge: Judge | None = None
+    ) -> None:
+        super().__init__(data)
+        self._judge = judge
+
+    @property
+    def judge(self) -> Judge:
+        """Who decides; chosen when it is first needed, so that listing items needs no endpoint."""
+        if self._judge is None:
+            self._judge = get_judge()
+        return self._judge
+
+    def check(self) -> None:
+        """Find the questions."""
+        self.find(FILE)
+
+    def load(self, split: str) -> Sequence[Item]:
+        """The VD rows, or all."""
+        path = self.find(FILE)
+        rows = read_json(path)
+        try:
+            items = [self._item(number, row) for number, row in enumerate(rows)]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{str(path)!r} is not HallusionBench's list: {error!r}") from error
+        return [item for item in items if split == "all" or item.truth["category"] == "VD"]
+
+    def _item(self, number: int, row: dict[str, Any]) -> Item:
+        values = [str(row[key]) for key in _KEYS]
+        longer = [*values[:2], str(row["visual_input"]), *values[2:]]
+        name = "_".join(values)
+        truth = dict(zip(_KEYS, values, strict=True)) | {
+            "details": row["gt_answer_details"],
+            "answer": "yes" if str(row["gt_answer"]) == "1" else "no",
+        }
+        aliases = ("_".join(longer), str(number))
+        return Item(name, row["question"], truth, self._image(name, row["filename"]), aliases)
+
+    def _image(self, name: str, filename: str | None) -> Callable[[], Image]:
+        if not filename:
+            return NoFigure(name)
+        path = filename.removeprefix("./")
+        return ImageFile(
+            self.folder, (path, f"hallusion_bench/{path}", f"images/{path}"), self.source
+        )
+
+    def score(self, item: Item, response: str) -> float:
+        """1 if the judge finds the response correct, else 0."""
+        return float(self.verdicts([item], [response]) == ["correct"])
+
+    def verdicts(self, items: Sequence[Item], responses: Sequence[str]) -> list[Verdict]:
+        """The judge's verdicts, one an item; many at once are judged in parallel."""
+        self.notes = self.judge.notes
+        return self.judge.verdicts(
+            [
+                Case(item.question, item.truth["details"], item.truth["answer"], response)
+                for item, response in zip(items, responses, strict=True)
+            ]
+        )
+
+    def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
+        """correctness, aAcc, fAcc and qAcc; groups are made of the items given."""
+        verdicts = self.verdicts(items, responses)
+        if not verdicts:
+            raise ValueError("no items to aggregate")
+        truths = [item.truth for item in items]
+        right = [
+            float(verdict == "correct" or (verdict == "unclear" and _no_figure(truth)))
+            for verdict, truth in zip(verdicts, truths, strict=True)
+        ]
+        seen = [(t, r) for t, r in zip(truths, right, strict=True) if not _no_figure(t)]
+        figures = [_group(t, "figure_id") for t, _ in seen]
+        return {
+            "correctness": mean_percent([verdict == "correct" for verdict in verdicts]),
+            "aAcc": mean_percent(right),
+            "fAcc": all_right(figures, [r for _, r in seen]),
+            "qAcc": all_right([_group(t, "question_id") for t in truths], right),
+        }
+
+
+def _no_figure(truth: dict[str, Any]) -> bool:
+    """Whether a question is asked without an image: figure 0 of the VS sets is none."""
+    return bool(truth["category"] == "VS" and truth["figure_id"] == "0")
+
+
+def _group(truth: dict[str, Any], last: str) -> tuple[str, ...]:
+    return (truth["category"], truth["subcategory"], truth["set_id"], truth[last])
+
+
+class NoFigure:
+    """The image of a question that has none."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self) -> NoReturn:
+        """Say so."""
+        raise ValueError(f"{self.name} has no image: it is asked without one")

@@ -1,0 +1,133 @@
+"""Responses from a JSONL file, matched to items: {"id": ..., "response": "..."} a line.
+
+The benchmarks' own result files have other names for the two (`ID_KEYS`, `RESPONSE_KEYS`), which
+will do as well; further keys mean nothing.
+
+Nothing is dropped silently: every line that cannot be used is a problem with its line number, and
+so is the fact that items have no response.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lookback.benchmarks.base import Item
+
+ID_KEYS = ("id", "question_id", "image_id")  # the first that a line has
+RESPONSE_KEYS = ("response", "answer", "caption", "text")
+SHOWN = 5  # ids of missing items that a message names
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong with a file of responses.
+
+    Attributes:
+        line: which line, from 1; None if it is about the whole file.
+        message: what is wrong.
+    """
+
+    line: int | None
+    message: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.message}" if self.line else self.message
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Items with their responses, in the items' order, and what was wrong on the way."""
+
+    items: list[Item]
+    responses: list[str]
+    missing: int
+    problems: list[Problem]
+
+
+def read_responses(
+    path: str | os.PathLike[str], items: Sequence[Item], known_as: str = "the items"
+) -> Matched:
+    """Read a file of responses and match them to items.
+
+    Ids match as numbers or strings: 42, 42.0 and "42" are the same. Empty lines mean nothing. Of
+    two responses to one item the first counts.
+
+    Args:
+        path: the file, in UTF-8.
+        items: the items that there are.
+        known_as: what messages call them.
+    """
+    names = [(item.id, *item.aliases) for item in items]
+    by_id = {name: index for index, own in enumerate(names) for name in own}
+    found: dict[int, tuple[int, str]] = {}  # item's index to line and response
+    problems: list[Problem] = []
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            name, response = _entry(line)
+            if name not in by_id:
+                raise ValueError(f"unknown id {name!r}: not among {known_as}")
+            index = by_id[name]
+            if index in found:
+                raise ValueError(f"duplicate id {name!r}: line {found[index][0]} has it already")
+        except ValueError as error:
+            problems.append(Problem(number, str(error)))
+        else:
+            found[index] = (number, response)
+    given = sorted(found)
+    missing = [own[0] for index, own in enumerate(names) if index not in found]
+    if missing:
+        problems.append(Problem(None, _missing(missing, len(items))))
+    return Matched(
+        [items[index] for index in given],
+        [found[index][1] for index in given],
+        len(missing),
+        problems,
+    )
+
+
+def _lines(path: str | os.PathLike[str]) -> list[bytes]:
+    try:
+        return Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no file of responses {os.fspath(path)!r}") from None
+
+
+def _entry(line: bytes) -> tuple[str, str]:
+    """The id, as a string, and the response of one line."""
+    try:
+        entry = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(entry, dict):
+        raise ValueError('not an object: {"id": ..., "response": "..."} is needed')
+    name, response = _value(entry, ID_KEYS), _value(entry, RESPONSE_KEYS)
+    if not isinstance(response, str):
+        raise ValueError(f"the response is not a string but {response!r:.60}")
+    return _name(name), response
+
+
+def _value(entry: dict[str, Any], keys: tuple[str, ...]) -> Any:
+    for key in keys:
+        if key in entry:
+            return entry[key]
+    raise ValueError(f'no "{keys[0]}"')
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ValueError(f"the id is neither a number nor a string but {value!r:.60}")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip()
+
+
+def _missing(missing: list[str], total: int) -> str:
+    named = ", ".join(missing[:SHOWN]) + (", ..." if len(missing) > SHOWN else "")
+    return f"missing ids: {len(missing)} of {total} items have no response ({named})"

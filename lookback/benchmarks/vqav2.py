@@ -1,0 +1,158 @@
+"""VQAv2: short answers to questions about COCO photographs, ten people's answers each.
+
+A person's answer agrees with a response if both have the same official form (`vqa_answers`). As in
+the official evaluation people's answers are left as they are if all ten are equal; the response is
+put into the official form in any case. A response is tried as it stands first, so that a short
+answer is scored exactly as officially, and only if nobody gave it, as what `parse` reads in it.
+
+accuracy (the paper's): min(n / 3, 1) for n of ten people who agree. accuracy_official: the mean of
+that over the ten sets of nine people. Both are averaged over the questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from lookback.benchmarks.base import Item, Items
+from lookback.benchmarks.files import FileBenchmark, coco_image, read_json
+from lookback.benchmarks.metrics import mean_percent
+from lookback.benchmarks.vqa_answers import normalise, parse
+
+HINT = "Answer the question using a single word or phrase."
+ENOUGH = 3  # people who must agree for the full score
+SUBSETS = ("val2014", "train2014")
+_ENDINGS = (".json", ".json.gz", ".zip")
+
+
+class VQAv2(FileBenchmark):
+    """Accuracy as the paper has it, and as the official evaluation has it."""
+
+    name = "vqav2"
+    primary = "accuracy"
+    source = "VQA v2.0, visualqa.org, balanced real images, validation 2014; images: MS-COCO"
+    files = ("a questions JSON", "an annotations JSON (plain, .gz or .zip)", "images (to sample)")
+    sampled = 1000
+
+    def check(self) -> None:
+        """Find questions and annotations."""
+        self._paths()
+
+    def _paths(self) -> tuple[Path, Path]:
+        """The questions file and the annotations file.
+
+        Of several, those of the validation set are taken; a file given both packed and plain is
+        taken plain.
+        """
+        annotations = self._choose("annotations", list(self._named("annotations")))
+        subset = next((s for s in ("val", "train") if s in annotations.name.lower()), "")
+        questions = list(self._named("questions"))
+        matching = [path for path in questions if subset in path.name.lower()]
+        return self._choose("questions", matching or questions), annotations
+
+    def _named(self, word: str) -> Iterator[Path]:
+        """The folder's files whose names have a word, one for each name without its ending."""
+        seen: set[str] = set()
+        for ending in _ENDINGS:
+            for path in sorted(self.folder.iterdir()):
+                lower = path.name.lower()
+                stem = lower.removesuffix(ending)
+                fits = word in stem and lower.endswith(ending) and not lower.startswith(".")
+                if fits and stem not in seen and path.is_file():
+                    seen.add(stem)
+                    yield path
+
+    def _choose(self, word: str, paths: list[Path]) -> Path:
+        if not paths:
+            return self.find(f"*{word}*.json")  # which says that there is none
+        if len(paths) > 1:
+            paths = [path for path in paths if "val" in path.name.lower()] or paths
+        if len(paths) > 1:
+            names = ", ".join(path.name for path in paths)
+            raise ValueError(
+                f"{len(paths)} {word} files in {str(self.folder)!r} ({names}): keep one there"
+            )
+        return paths[0]
+
+    def load(self, split: str) -> Sequence[Item]:
+        """All questions that have answers."""
+        questions_path, annotations_path = self._paths()
+        questions = _rows(questions_path, "questions")
+        answers = {row["question_id"]: row for row in _rows(annotations_path, "annotations")}
+        rows = [row for row in questions if row["question_id"] in answers]
+        if not rows:
+            raise ValueError(
+                f"no question of {str(questions_path)!r} has answers in {str(annotations_path)!r}: "
+                "put files of the same set there"
+            )
+        subset = next((s for s in SUBSETS if s in annotations_path.name), SUBSETS[0])
+        folder = self.folder
+
+        def make(index: int) -> Item:
+            row = rows[index]
+            annotation = answers[row["question_id"]]
+            truth = {
+                "question": row["question"],
+                "answers": [answer["answer"] for answer in annotation["answers"]],
+                "answer_type": annotation.get("answer_type", "other"),
+                "image_id": row["image_id"],
+            }
+            prompt = f"{row['question']}\n{HINT}"
+            image = coco_image(folder, int(row["image_id"]), subset)
+            return Item(str(row["question_id"]), prompt, truth, image)
+
+        return Items(range(len(rows)), make)
+
+    def score(self, item: Item, response: str) -> float:
+        """The paper's accuracy of one response."""
+        return _share(sum(agreement(response, **_asked(item))))
+
+    def details(
+        self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
+    ) -> dict[str, float]:
+        """The official accuracy, over all and by type of answer."""
+        official: list[float] = []
+        by_type: dict[str, list[float]] = {}
+        for item, response in zip(items, responses, strict=True):
+            official.append(leave_one_out(agreement(response, **_asked(item))))
+            by_type.setdefault(item.truth["answer_type"], []).append(official[-1])
+        return {"accuracy_official": mean_percent(official)} | {
+            f"accuracy_official_{kind}": mean_percent(values)
+            for kind, values in sorted(by_type.items())
+        }
+
+
+def agreement(response: str, question: str, answers: Sequence[str]) -> list[bool]:
+    """Which people's answers a response agrees with; see the module for the rule."""
+    people = list(answers) if len(set(answers)) == 1 else [normalise(a) for a in answers]
+    whole = " ".join(response.split())
+    for reading in (whole, parse(response, question)):
+        forms = {reading, normalise(reading)}
+        agreeing = [answer in forms for answer in people]
+        if any(agreeing):
+            break
+    return agreeing
+
+
+def leave_one_out(agreeing: Sequence[bool]) -> float:
+    """The mean, over everybody, of the score that the others' answers give."""
+    n = sum(agreeing)
+    return sum(_share(n - agrees) for agrees in agreeing) / len(agreeing)
+
+
+def _share(n: int) -> float:
+    return min(n / ENOUGH, 1.0)
+
+
+def _asked(item: Item) -> dict[str, Any]:
+    return {"question": item.truth["question"], "answers": item.truth["answers"]}
+
+
+def _rows(path: Path, key: str) -> list[dict[str, Any]]:
+    """The list under a key of a JSON file."""
+    data = read_json(path)
+    rows = data.get(key) if isinstance(data, dict) else None
+    if not isinstance(rows, list):
+        raise ValueError(f"{str(path)!r} has no list {key!r}: is it VQA's {key} file?")
+    return rows

@@ -196,11 +196,72 @@ def main() -> None:
     if given.write:
         path = LVLM / "config.json"
         config = json.loads(path.read_text())
-        config["lookback"] = {"name": "embedded", "alpha": alpha, "lam": lam}
+        config["lookback"] |= {"alpha": alpha, "lam": lam}
         path.write_text(json.dumps(config, indent=2) + "\n")
     report["words"] = {t: words(pools["test"][t]) for t in ("scenes-caption", "scenes-amber")}
+    report["retrieval"] = retrieval()
+    report["items"] = {"tune": given.tune, "test": given.test}
     (given.folder / "report.json").write_text(json.dumps(report, indent=1))
-    print(json.dumps(report, indent=1))
+    print(markdown(report))
+
+
+def retrieval(count: int = 200) -> dict[str, float]:
+    """How often the dual encoder finds a held-out picture's description among so many, and back."""
+    from lookback.benchmarks.scenes.chance import TEXT, generator
+    from lookback.benchmarks.scenes.describe import BRIEF, describe
+    from lookback.benchmarks.scenes.render import render
+    from lookback.benchmarks.scenes.scene import sample_scene
+    from lookback.benchmarks.scenes.splits import scene_seed
+    from lookback.engines.transformers.clip import DualEncoder
+
+    encoder = DualEncoder.load("embedded")
+    seeds = [scene_seed("test", "scenes-caption", i) for i in range(count)]
+    scenes = [sample_scene(seed) for seed in seeds]
+    texts = [
+        describe(scene, generator(seed, TEXT), BRIEF)
+        for scene, seed in zip(scenes, seeds, strict=True)
+    ]
+    pictures = np.stack([encoder.image(render(scene)) for scene in scenes])
+    similar = pictures @ encoder.texts(texts).T
+    right = np.arange(count)
+    return {
+        "of": count,
+        "image to text": round(100 * float((similar.argmax(1) == right).mean()), 1),
+        "text to image": round(100 * float((similar.argmax(0) == right).mean()), 1),
+    }
+
+
+def markdown(report: dict) -> str:
+    """The report as tables."""
+    columns = list(next(iter(report["test"].values())))
+    lines = [f"| task | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
+    rows = dict(report["test"])
+    rows["**mean**"] = {
+        c: round(float(np.mean([row[c] for row in report["test"].values()])), 1) for c in columns
+    }
+    lines += [
+        f"| {name} | {' | '.join(str(row[c]) for c in columns)} |" for name, row in rows.items()
+    ]
+    lines += ["", "| difference | points [95 % interval] |", "|---|---|"]
+    lines += [f"| {name} | {value} |" for name, value in report["differences"].items()]
+    columns = list(next(iter(report["control"].values())))
+    lines += [
+        "",
+        f"| another picture, N=25 | {' | '.join(columns)} |",
+        f"|---|{'---:|' * len(columns)}",
+    ]
+    lines += [
+        f"| {name} | {' | '.join(str(row[c]) for c in columns)} |"
+        for name, row in report["control"].items()
+    ]
+    lines += ["", "| words | z(A) | z(SC) |", "|---|---:|---:|"]
+    lines += [
+        f"| {task}, {group} | {z['z_A']:+.2f} | {z['z_SC']:+.2f} |"
+        for task, groups in report["words"].items()
+        for group, z in groups.items()
+    ]
+    lines += ["", f"Dual encoder: {json.dumps(report['retrieval'])}", f"Items: {report['items']}"]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

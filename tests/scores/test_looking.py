@@ -1,5 +1,7 @@
 """CLIPScore and VAUQ on small models of the real classes."""
 
+import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -38,6 +40,9 @@ def folder(tmp_path_factory):
     torch.manual_seed(0)
     tokenizer = make_tokenizer(TINY)
     export_clip(make_clip(TINY, tokenizer), tokenizer, path)
+    config = json.loads((path / "config.json").read_text())
+    assert config.pop("lookback") == {"prefix": " "}  # others' models have no such entry
+    (path / "config.json").write_text(json.dumps(config))
     return path
 
 
@@ -81,6 +86,14 @@ def test_clipscore_ranks_candidates_and_its_prefix_is_the_published_one(cands, f
     assert (scores >= 0).all()
     bare = cands.scores("clipscore", clip=encoder, prefix="")
     assert not np.allclose(bare, scores)
+
+
+def test_a_model_can_bring_its_own_prefix(cands, folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "own")
+    config = json.loads((folder / "config.json").read_text()) | {"lookback": {"prefix": "So: "}}
+    (tmp_path / "own" / "config.json").write_text(json.dumps(config))
+    own = cands.scores("clipscore", clip=str(tmp_path / "own"))
+    np.testing.assert_allclose(own, cands.scores("clipscore", clip=str(folder), prefix="So: "))
 
 
 def test_a_picture_is_encoded_once(cands, folder, monkeypatch):

@@ -20,14 +20,27 @@ def export_lvlm(model: Any, tokenizer: Any, folder: Path) -> None:
     Its config gets LookBack's global setting; `make evaluate-embedded` puts the tuned one there.
     """
     half = copy.deepcopy(model).eval().to(torch.float16)
-    half.config.lookback = {"name": "embedded", "alpha": GENERIC.alpha, "lam": GENERIC.lam}
+    depth = model.config.text_config.num_hidden_layers
+    half.config.lookback = {
+        "name": "embedded",
+        "alpha": GENERIC.alpha,
+        "lam": GENERIC.lam,
+        "vauq_layers": [depth // 4, depth - depth // 4],
+        "vauq_k": GENERIC.vauq_k,
+        "clip": "embedded",
+    }
     half.save_pretrained(folder)
     make_processor(tokenizer).save_pretrained(folder)
 
 
 def export_clip(model: Any, tokenizer: Any, folder: Path) -> None:
-    """The same of the dual encoder; its tokenizer puts texts between begin and end."""
+    """The same of the dual encoder; its tokenizer puts texts between begin and end.
+
+    It was trained on bare descriptions, so its config tells CLIPScore to put nothing before them
+    but the blank with which the LVLM's answers begin.
+    """
     half = copy.deepcopy(model).eval().to(torch.float16)
+    half.config.lookback = {"prefix": " "}
     half.save_pretrained(folder)
     between = copy.deepcopy(tokenizer)
     begin, end = tokenizer.bos_token, tokenizer.eos_token

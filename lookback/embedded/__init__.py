@@ -1,7 +1,7 @@
-"""Where the package's own models go: a small LVLM, and a dual encoder for CLIPScore.
+"""The package's own models: a small LVLM, and a dual encoder for CLIPScore.
 
 Both know drawn scenes (`lookback.benchmarks.scenes`) and nothing else. They are folders in the
-ordinary transformers format; `make train-embedded` makes them. None is shipped yet.
+ordinary transformers format; `make train-embedded` makes them, docs/embedded.md is their card.
 """
 
 from __future__ import annotations

@@ -18,9 +18,11 @@ def vauq(
 ) -> Array:
     """VAUQ: entropy, and what hiding the core adds.
 
-    The score is -(H - alpha (H_masked - H)), H the mean token entropy. The k most looked-at
-    share of the vision tokens is hidden; `layers` (end exclusive) tell what is looked at. Both
-    are the model family's by default.
+    The score is -(H - alpha (H_masked - H)), H the mean token entropy. The k most looked-at share
+    of the vision tokens is hidden; `layers` (end exclusive) tell what is looked at. Both are the
+    model family's by default. What is hidden is hidden from the rows that predict the response, so
+    that the prompt is computed once for all; the method's own script hides it from the question's
+    rows too.
     """
     assert candidates.asked is not None
     engine, image = candidates.asked.engine, candidates.asked.image

@@ -28,7 +28,7 @@ def load(
 
     Args:
         model: a hub id, a folder, or a transformers model (then give its processor too); by
-            default the embedded one, if it was trained; it knows drawn scenes only.
+            default the embedded one, which knows drawn scenes only.
         processor: the processor, or where to load it from; the model's own by default.
         device: "cpu", "cuda", ...; by default a GPU if there is one. A ready model is moved only
             if this is given.
@@ -49,14 +49,15 @@ def load(
     if model is None:
         if not (LVLM / "config.json").exists():
             raise FileNotFoundError(
-                "this version ships no model of its own yet: give load() a hub id, a folder, or a "
-                "transformers model with its processor (or train one: make train-embedded)"
+                f"the embedded model is missing from this installation ({LVLM}): give load() a hub "
+                "id, a folder, or a transformers model with its processor"
             )
-        model = LVLM
     hub = {"revision": revision, "trust_remote_code": trust_remote_code}
-    name = None
+    label = "embedded" if model is None else None
+    model = LVLM if model is None else model
     if isinstance(model, (str, os.PathLike)):
         name = os.fspath(model)
+        label = label or name
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         dtype = dtype or (torch.float32 if device == "cpu" else "auto")
         processor = name if processor is None else processor
@@ -74,4 +75,4 @@ def load(
         model = model.to(device)
     if isinstance(processor, (str, os.PathLike)):
         processor = AutoProcessor.from_pretrained(os.fspath(processor), **hub)
-    return TransformersEngine(model.eval(), processor, name=name, prompt=prompt)
+    return TransformersEngine(model.eval(), processor, name=label, prompt=prompt)

@@ -12,14 +12,14 @@ import json
 import os
 import random
 import zipfile
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lookback.benchmarks.base import Item
-from lookback.benchmarks.metrics import mean_percent
+from lookback.benchmarks.metrics import MeanOfScores
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -32,7 +32,7 @@ class MissingFile(FileNotFoundError):
     """A benchmark's file is not where it should be; the message says where to get it."""
 
 
-class FileBenchmark(ABC):
+class FileBenchmark(MeanOfScores):
     """A `Benchmark` whose items come from files that the user downloaded.
 
     A subclass names its files, turns them into items (`load`) and scores a response. Files are read
@@ -117,10 +117,6 @@ class FileBenchmark(ABC):
     def load(self, split: str) -> Sequence[Item]:
         """All items of a split, in the files' order; called once a split."""
 
-    @abstractmethod
-    def score(self, item: Item, response: str) -> float:
-        """The quality of one response, in [0, 1]; higher is better."""
-
     def items(
         self, split: str = "test", limit: int | None = None, seed: int = SAMPLE_SEED
     ) -> Sequence[Item]:
@@ -141,19 +137,6 @@ class FileBenchmark(ABC):
         if split == "test" and self.sampled is not None:
             items = sample(items, self.sampled, seed)
         return items[:limit]
-
-    def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
-        """The mean score and what else the benchmark reports, in per cent."""
-        scores = [self.score(i, r) for i, r in zip(items, responses, strict=True)]
-        if not scores:
-            raise ValueError("no items to aggregate")
-        return {self.primary: mean_percent(scores)} | self.details(items, responses, scores)
-
-    def details(
-        self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
-    ) -> dict[str, float]:
-        """Further metrics in per cent; none unless a benchmark has some."""
-        return {}
 
 
 def sample(items: Sequence[Item], size: int, seed: int) -> Sequence[Item]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
+
+from lookback.benchmarks.base import Item
 
 
 def mean_percent(values: Sequence[float]) -> float:
@@ -31,3 +34,26 @@ def all_right(groups: Sequence[Hashable], scores: Sequence[float]) -> float:
     for group, score in zip(groups, scores, strict=True):
         worst[group] = min(score, worst.get(group, 1.0))
     return mean_percent([score == 1 for score in worst.values()])
+
+
+class MeanOfScores(ABC):
+    """A benchmark whose main metric is the mean of its responses' scores."""
+
+    primary: str
+
+    @abstractmethod
+    def score(self, item: Item, response: str) -> float:
+        """The quality of one response, in [0, 1]; higher is better."""
+
+    def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
+        """The mean score and what else the benchmark reports, in per cent."""
+        scores = [self.score(i, r) for i, r in zip(items, responses, strict=True)]
+        if not scores:
+            raise ValueError("no items to aggregate")
+        return {self.primary: mean_percent(scores)} | self.details(items, responses, scores)
+
+    def details(
+        self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
+    ) -> dict[str, float]:
+        """Further metrics in per cent; none unless a benchmark has some."""
+        return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from lookback.benchmarks.base import Item, Items
-from lookback.benchmarks.metrics import mean_percent
+from lookback.benchmarks.metrics import MeanOfScores
 from lookback.benchmarks.scenes.chance import TASK, generator
 from lookback.benchmarks.scenes.render import render
 from lookback.benchmarks.scenes.scene import Scene
 from lookback.benchmarks.scenes.splits import scene_seed, split_size
 
 
-class ScenesTask(ABC):
+class ScenesTask(MeanOfScores):
     """A `Benchmark` over generated scenes."""
 
     name: str
@@ -35,10 +35,6 @@ class ScenesTask(ABC):
     ) -> tuple[Scene, str, dict[str, Any]]:
         """Scene, question and truth of the item at `index`; `rng` is the same for all of a seed."""
 
-    @abstractmethod
-    def score(self, item: Item, response: str) -> float:
-        """The quality of one response, in [0, 1]."""
-
     def items(self, split: str = "test", limit: int | None = None) -> Sequence[Item]:
         """The first `limit` items of a split (all if None), made on access."""
         if limit is not None and limit < 0:
@@ -50,16 +46,3 @@ class ScenesTask(ABC):
         seed = scene_seed(split, self.name, index // self.per_seed)
         scene, question, truth = self.compose(seed, index, generator(seed, TASK))
         return Item(f"{self.name}/{split}/{index}", question, truth, partial(render, scene))
-
-    def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
-        """The mean score and what else the task reports, in per cent."""
-        scores = [self.score(i, r) for i, r in zip(items, responses, strict=True)]
-        if not scores:
-            raise ValueError("no items to aggregate")
-        return {self.primary: mean_percent(scores)} | self.details(items, responses, scores)
-
-    def details(
-        self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
-    ) -> dict[str, float]:
-        """Further metrics in per cent; none unless a task has some."""
-        return {}

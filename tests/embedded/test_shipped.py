@@ -13,9 +13,6 @@ from lookback.benchmarks.scenes.splits import scene_seed
 from lookback.benchmarks.scenes.training import describe_pair
 from lookback.embedded import CLIP, LVLM
 
-pytestmark = pytest.mark.skipif(
-    not (LVLM / "config.json").exists(), reason="no embedded model yet: make train-embedded"
-)
 ITEMS = 24
 # By how much greedy answers about the right picture beat those about another item's, in points.
 MARGINS = {"scenes-vqa": 15, "scenes-caption": 20, "scenes-amber": 20, "scenes-pairs": 5}

@@ -46,12 +46,11 @@ def load(
     import torch
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    if model is None:
-        if not (LVLM / "config.json").exists():
-            raise FileNotFoundError(
-                f"the embedded model is missing from this installation ({LVLM}): give load() a hub "
-                "id, a folder, or a transformers model with its processor"
-            )
+    if model is None and not (LVLM / "config.json").exists():
+        raise FileNotFoundError(
+            f"the embedded model is missing from this installation ({LVLM}): give load() a hub "
+            "id, a folder, or a transformers model with its processor"
+        )
     hub = {"revision": revision, "trust_remote_code": trust_remote_code}
     label = "embedded" if model is None else None
     model = LVLM if model is None else model

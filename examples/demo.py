@@ -12,6 +12,7 @@ import io
 from pathlib import Path
 
 import numpy as np
+import transformers
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -85,6 +86,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--out", type=Path, default=Path("build/demo.html"))
     given = parser.parse_args()
+    transformers.logging.disable_progress_bar()
     benchmark = get_benchmark(given.task)
     item = benchmark.items("test")[given.item]
     lb = lookback.load()

@@ -77,7 +77,7 @@ def main() -> None:
     rows, needs = {}, {}
     for one in track(list(lookback.scorers().values()), "scoring"):
         drawn[0][0].scores(one.name, **({"quality": drawn[0][1]} if one.needs == "truth" else {}))
-        times = milliseconds(one, drawn, 1 if one.needs == "model" else 5)
+        times = milliseconds(one, drawn, 1 if one.looks_again else 5)
         rows[one.name], needs[one.name] = (times.mean(), times.std()), one.needs
     base = rows["lookback"][0]
     table = Table("scorer", "needs", "ms a response", "std", "x LookBack", box=None)

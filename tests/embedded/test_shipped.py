@@ -1,5 +1,10 @@
 """The models in the package: they load with plain transformers, offline, and they see."""
 
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -104,3 +109,33 @@ def test_the_dual_encoder_finds_the_description_of_a_picture():
     with torch.no_grad():
         found = model(**inputs).logits_per_image.argmax(-1)
     assert (found == torch.arange(40)).float().mean() > 0.5
+
+
+def test_the_demo_compares_three_selectors_and_writes_a_page(tmp_path):
+    demo = Path(__file__).parents[2] / "examples" / "demo.py"
+    page = tmp_path / "demo.html"
+    done = subprocess.run(
+        [sys.executable, demo, "--out", page], capture_output=True, text=True, check=True
+    )
+    assert "of 25 answers are right" in done.stdout
+    assert re.search(r"^LookBack: [✓✗] ", done.stdout, re.MULTILINE)
+    html = page.read_text(encoding="utf-8")
+    assert html.count("<tr>") == 26
+    assert "data:image/png;base64," in html
+    assert "http" not in html  # needs no network
+
+
+def test_without_a_model_the_shell_asks_this_one_and_says_what_it_knows(tmp_path):
+    get_benchmark("scenes-vqa").items("test")[0].image.save(tmp_path / "scene.png")
+    command = [sys.executable, "-m", "lookback.cli", "ask", tmp_path / "scene.png", "What is it?"]
+    done = subprocess.run([*command, "-n", "3"], capture_output=True, text=True, check=True)
+    assert "best by lookback:" in done.stdout
+    assert "knows drawn scenes only" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["clipscore", "vauq", "usc", "judge", "majority"])
+def test_scorers_that_need_more_work_on_it_by_name_alone(lb, name):
+    item = get_benchmark("scenes-vqa").items("test")[2]
+    cands = lb.sample(item.image, item.question, 3, max_new_tokens=20, seed=1)
+    assert np.isfinite(cands.best(name).score)
+    assert cands.model == "embedded"

@@ -30,7 +30,7 @@ bench: $(VENV)/ready
 bench-scorers: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python bench/scorers.py
 
-# Over an hour on two cores; goes on where it was stopped (build/embedded).
+# About an hour on two cores; goes on where it was stopped (build/embedded).
 train-embedded: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m lookback.embedded.training
 

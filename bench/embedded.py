@@ -2,10 +2,12 @@
 
 `make evaluate-embedded`: samples 25 answers to held-out items of the four Scenes tasks, chooses
 alpha and lambda on `tune` alone, and compares selections on `test`, with the picture and with that
-of another item. Samples are kept in build/evaluation, so a second run only computes.
+of another item. Samples are kept in build/evaluation, under the weights they come from, so that a
+second run only computes.
 """
 
 import argparse
+import hashlib
 import json
 import pickle
 from concurrent.futures import ProcessPoolExecutor
@@ -161,7 +163,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/evaluation"))
     parser.add_argument("--write", action="store_true", help="the tuned setting, to the model")
     given = parser.parse_args()
-    found = sample_all({"tune": given.tune, "test": given.test}, given.folder)
+    weights = hashlib.sha256((LVLM / "model.safetensors").read_bytes()).hexdigest()[:12]
+    found = sample_all({"tune": given.tune, "test": given.test}, given.folder / weights)
     pools = {split: {t: Pool(found[t, split]) for t in GENERATED} for split in ("tune", "test")}
     alpha, lam = tune(pools["tune"])
     scorers = {
@@ -199,6 +202,9 @@ def main() -> None:
         config["lookback"] |= {"alpha": alpha, "lam": lam}
         path.write_text(json.dumps(config, indent=2) + "\n")
     report["words"] = {t: words(pools["test"][t]) for t in ("scenes-caption", "scenes-amber")}
+    report["right"] = right(pools["test"])
+    report["A and length"] = {t: length_correlation(pool) for t, pool in pools["test"].items()}
+    report["replies that choose"] = replies()
     report["retrieval"] = retrieval()
     report["items"] = {"tune": given.tune, "test": given.test}
     (given.folder / "report.json").write_text(json.dumps(report, indent=1))
@@ -231,6 +237,53 @@ def retrieval(count: int = 200) -> dict[str, float]:
     }
 
 
+def right(pools: dict[str, Pool]) -> dict[str, dict[str, str]]:
+    """How many answers are right, by the kind of question and, for yes/no, by how they begin."""
+    groups: dict[str, dict[str, list[float]]] = {}
+    for task in ("scenes-vqa", "scenes-pairs"):
+        items = get_benchmark(task).items("test")
+        kinds = groups.setdefault(task, {})
+        for item, row in zip(items, pools[task].rows, strict=False):
+            for tokens, quality in zip(row["tokens"], row["quality"], strict=True):
+                kinds.setdefault(item.truth["kind"], []).append(quality)
+                if task == "scenes-pairs":
+                    first = "what is seen" if ", so " in "".join(tokens) else "yes or no"
+                    kinds.setdefault(f"begins with {first}", []).append(quality)
+    return {
+        task: {k: f"{100 * np.mean(v):.0f} % of {len(v)}" for k, v in kinds.items()}
+        for task, kinds in groups.items()
+    }
+
+
+def length_correlation(pool: Pool) -> float:
+    """Between mean A and the number of tokens, within an item, averaged over items."""
+    found = []
+    for row in pool.rows:
+        lengths = [len(s["lookback"]) for s in row["signals"]]
+        if np.std(lengths):
+            means = [s["lookback"].mean() for s in row["signals"]]
+            found.append(np.corrcoef(means, lengths)[0, 1])
+    return round(float(np.mean(found)), 2)
+
+
+def replies(tries: int = 8) -> dict[str, str]:
+    """How many of the model's replies, as the judge of its own answers, choose one."""
+    import lookback
+    from lookback.scores.prompts import judge_choice, judge_prompt, usc_choice, usc_prompt
+
+    lb = lookback.load()
+    chosen = {"usc": 0, "judge": 0}
+    for item in get_benchmark("scenes-caption").items("test", tries):
+        texts = [
+            c.text for c in lb.sample(item.image, item.question, 5, max_new_tokens=100, seed=1)
+        ]
+        (said,) = lb.ask(item.image, usc_prompt(item.question, texts), max_new_tokens=64)
+        chosen["usc"] += usc_choice(said, len(texts)) is not None
+        (said,) = lb.ask(item.image, judge_prompt(item.question, *texts[:2]), max_new_tokens=16)
+        chosen["judge"] += judge_choice(said) is not None
+    return {name: f"{count} of {tries}" for name, count in chosen.items()}
+
+
 def markdown(report: dict) -> str:
     """The report as tables."""
     columns = list(next(iter(report["test"].values())))
@@ -260,7 +313,9 @@ def markdown(report: dict) -> str:
         for task, groups in report["words"].items()
         for group, z in groups.items()
     ]
-    lines += ["", f"Dual encoder: {json.dumps(report['retrieval'])}", f"Items: {report['items']}"]
+    lines += [""]
+    for key in ("right", "A and length", "replies that choose", "retrieval", "items"):
+        lines += [f"{key}: {json.dumps(report[key])}"]
     return "\n".join(lines)
 
 

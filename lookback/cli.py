@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lookback.terminal import (
+    console,
+    print_json,
+    progress,
+    show_benchmarks,
+    show_candidates,
+    show_evaluation,
+    show_scorers,
+    warn,
+)
+
 if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
 
-    from lookback.benchmarks.evaluate import Evaluation
-    from lookback.benchmarks.responses import Problem
-    from lookback.engines import Progress
     from lookback.engines.transformers import TransformersEngine
-    from lookback.signals import Candidate, Candidates
 
 app = typer.Typer(
     help="Which of N answers does the image support? Scores vision-language model responses.",
@@ -104,7 +109,7 @@ def ask(
     params = _params(scorer, alpha, lam, settings)
     images = _images([image, *(more_images or [])])
     lb = _load(model, device)
-    with _progress(f"drawing {n} answers") as progress:
+    with progress(f"drawing {n} answers") as bar:
         cands = lb.sample(
             images,
             question,
@@ -113,9 +118,9 @@ def ask(
             top_p=top_p,
             max_new_tokens=max_new_tokens,
             seed=seed,
-            progress=progress,
+            progress=bar,
         )
-    _show(cands, scorer, params, as_json)
+    show_candidates(cands, scorer, params, as_json)
 
 
 @app.command()
@@ -149,22 +154,19 @@ def score(
     params = _params(scorer, alpha, lam, settings)
     images = _images([image, *(more_images or [])])
     lb = _load(model, device)
-    with _progress(f"scoring {len(given)} answers") as progress:
-        cands = lb.score(images, question, given, progress=progress)
-    _show(cands, scorer, params, as_json)
+    with progress(f"scoring {len(given)} answers") as bar:
+        cands = lb.score(images, question, given, progress=bar)
+    show_candidates(cands, scorer, params, as_json)
 
 
 @app.command()
 def scorers(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
     """List the scorers and their settings."""
-    from rich.table import Table
-
-    from lookback.scores.registry import NEEDS
     from lookback.scores.registry import scorers as registered
 
-    known = registered().values()
+    known = list(registered().values())
     if as_json:
-        _print_json(
+        print_json(
             [
                 {
                     "name": s.name,
@@ -177,12 +179,7 @@ def scorers(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = 
             ]
         )
         return
-    table = Table("scorer", "needs", "settings", "what it is", box=None, pad_edge=False)
-    for s in known:
-        table.add_row(s.name, s.needs, ", ".join(s.params), s.about)
-    _console().print(table)
-    costs = "; ".join(f"{name}: {what}" for name, what in NEEDS.items())
-    _console(stderr=True).print(f"\nneeds, from cheap to dear: {costs}", style="dim")
+    show_scorers(known)
 
 
 @app.command()
@@ -197,14 +194,9 @@ def benchmarks(
 
     known = list_benchmarks(data)
     if as_json:
-        _print_json([asdict(b) for b in known])
+        print_json([asdict(b) for b in known])
         return
-    console = _console()
-    for b in known:
-        console.print(f"[bold]{b.name}[/bold]  {b.primary}; {b.source}", highlight=False)
-        if b.files:
-            state = f"found in {b.where}" if b.found else f"not found: {b.where}"
-            console.print(f"    {state}", markup=False, highlight=False)
+    show_benchmarks(known)
 
 
 @app.command()
@@ -250,21 +242,21 @@ def evaluate(
     from lookback.benchmarks import evaluate as evaluation
 
     settings: dict[str, Any] = {"synonyms": synonyms} if synonyms else {}
-    with _progress("scoring") as progress:
+    with progress("scoring") as bar:
         if benchmark == "hallusionbench" or judge_url or judge_key or judge_cache:
             from lookback.benchmarks.judge import get_judge
 
-            settings["judge"] = get_judge(judge_model, judge_url, judge_key, judge_cache, progress)
+            settings["judge"] = get_judge(judge_model, judge_url, judge_key, judge_cache, bar)
         try:
             result = evaluation.evaluate(benchmark, responses, data, split, strict, **settings)
         except evaluation.BadResponses as error:
-            _warn(error.problems)
+            warn(error.problems)
             raise
-    _warn(result.problems)
+    warn(result.problems)
     if as_json:
-        _print_json(result.to_dict())
+        print_json(result.to_dict())
     else:
-        _show_evaluation(result)
+        show_evaluation(result)
 
 
 def main() -> None:
@@ -308,7 +300,7 @@ def _images(images: list[str]) -> list[PilImage]:
 
 
 def _load(model: str | None, device: str | None) -> TransformersEngine:
-    with _console(stderr=True).status("loading the model"):
+    with console(stderr=True).status("loading the model"):
         import transformers
 
         from lookback.engines.transformers import load
@@ -319,98 +311,6 @@ def _load(model: str | None, device: str | None) -> TransformersEngine:
     if model is None:
         print("lookback: the embedded model knows drawn scenes only; see --model", file=sys.stderr)
     return engine
-
-
-@contextmanager
-def _progress(title: str) -> Iterator[Progress]:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = TextColumn(title), BarColumn(), TextColumn("{task.completed}"), TimeElapsedColumn()
-    console = _console(stderr=True)
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def _show(cands: Candidates, scorer: str, params: dict[str, Any], as_json: bool) -> None:
-    with _console(stderr=True).status(f"ranking by {scorer}"):
-        ranked = cands.rank(scorer, **params)
-    if as_json:
-        from lookback.signals import candidate_dict
-
-        data = cands.to_dict() | {"scorer": scorer}
-        data["candidates"] = [candidate_dict(c) for c in ranked]
-        _print_json(data)
-        return
-    console = _console()
-    console.print(_table(ranked, scorer))
-    if ranked[0].score == ranked[0].score:  # not NaN: at least one answer is not empty
-        console.print(f"\nbest by {scorer}:", style="bold")
-        console.print(_printable(ranked[0].text.strip()), markup=False, highlight=False)
-    else:
-        raise ValueError("every answer is empty: there is no best one")
-
-
-def _show_evaluation(result: Evaluation) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column(result.benchmark)
-    table.add_column("value", justify="right")
-    for name, value in result.metrics.items():
-        style = "bold" if name == result.primary else ""
-        table.add_row(name, f"{value:.2f}", style=style)
-    console = _console()
-    console.print(table)
-    judged = f"; judge: {result.judge}" if result.judge else ""
-    missing = f"; {result.missing} have no response" if result.missing else ""
-    console.print(f"\n{result.items} items{missing}{judged}", highlight=False, markup=False)
-    for note in result.notes:
-        console.print(f"note: {note}", highlight=False, markup=False)
-
-
-def _warn(problems: list[Problem], most: int = 20) -> None:
-    for problem in problems[:most]:
-        print(f"lookback: {_printable(str(problem))}", file=sys.stderr)
-    if len(problems) > most:
-        print(f"lookback: and {len(problems) - most} more problems", file=sys.stderr)
-
-
-def _table(ranked: list[Candidate], scorer: str) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
-    for name in ("#", scorer, "log p", "A", "tokens"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("answer", overflow="ellipsis", no_wrap=True)
-    for c in ranked:
-        empty = not len(c.signals)
-        numbers = (
-            ["-"] * 3
-            if empty
-            else [f"{value:.4f}" for value in (c.score, c.log_prob.mean(), c.lookback.mean())]
-        )
-        answer = Text(_printable(" ".join(c.text.split())) or "(empty)")
-        table.add_row(str(c.index), *numbers, str(len(c.signals)), answer)
-    return table
-
-
-def _printable(text: str) -> str:
-    """A model may write anything: nothing of it may command the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
-
-
-def _console(stderr: bool = False) -> Any:
-    from rich.console import Console
-
-    return Console(stderr=stderr)
-
-
-def _print_json(data: Any) -> None:
-    print(json.dumps(data, ensure_ascii=False))
 
 
 if __name__ == "__main__":

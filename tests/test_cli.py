@@ -11,6 +11,7 @@ from zoo import build
 import lookback
 from lookback import cli
 from lookback.scores import registry
+from lookback.terminal import printable
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def test_ask_prints_the_ranking_and_the_best_answer(run, folder):
         [c.score for c in ranked], abs=1e-3
     )
     assert "best by lookback:" in out
-    assert lines[-1].strip() == cli._printable(ranked[0].text.strip())
+    assert lines[-1].strip() == printable(ranked[0].text.strip())
 
 
 def test_json_is_json_and_complete(run, folder):
@@ -150,7 +151,7 @@ def test_wrong_usage_is_status_two(run):
 
 
 def test_a_model_cannot_command_the_terminal():
-    assert cli._printable("a\x1b[31mb\nc") == "a\ufffd[31mb\nc"
+    assert printable("a\x1b[31mb\nc") == "a\ufffd[31mb\nc"
 
 
 def test_help_and_import_load_neither_torch_nor_transformers():

@@ -198,7 +198,7 @@ class Scorer:
         return scores
 
     def check(self, params: Mapping[str, Any]) -> None:
-        """Raise a TypeError for settings that this scorer does not have, or lacks."""
+        """Raise a TypeError that names a setting which this scorer does not have."""
         has = {*self.params, *(["quality"] if self.needs == "truth" else [])}
         unknown = set(params) - has
         if unknown:

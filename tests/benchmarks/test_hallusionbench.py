@@ -9,6 +9,7 @@ from shared_data import shared
 from lookback.benchmarks import get_benchmark
 from lookback.benchmarks.files import MissingFile
 from lookback.benchmarks.hallusionbench import HallusionBench
+from lookback.benchmarks.judge import RuleJudge
 
 
 def row(category, set_id, figure, question, answer="1", **more):
@@ -163,3 +164,17 @@ def test_the_real_file_has_the_paper_s_591_rows():
             members = [item for item in members if item.truth["question_id"] == "0"]
         verdicts = ["correct" if item in members else "incorrect" for item in everything]
         assert benchmark.aggregate(everything, verdicts)[key] == pytest.approx(100 / groups)
+
+
+@pytest.mark.parametrize(
+    ("split", "answer", "correctness", "f_acc", "q_acc"),
+    [("test", "Yes, it is.", 42.13, 5.22, 2.17), ("all", "No.", 57.13, 12.14, 19.34)],
+)
+def test_constant_answers_on_the_real_file(split, answer, correctness, f_acc, q_acc):
+    """As docs/benchmarks.md has them."""
+    benchmark = HallusionBench(shared("hallusionbench"), judge=RuleJudge())
+    items = benchmark.items(split)
+    found = benchmark.aggregate(items, [answer] * len(items))
+    assert found["correctness"] == pytest.approx(correctness, abs=0.01)
+    assert found["fAcc"] == pytest.approx(f_acc, abs=0.01)
+    assert found["qAcc"] == pytest.approx(q_acc, abs=0.01)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from lookback.engines import Progress
 from lookback.engines.transformers.decoder import ROWS, Continuation, Decoder
+from lookback.engines.transformers.prefix import Prefix
 from lookback.engines.transformers.prompts import IdText, Prompter
 from lookback.engines.transformers.support import end_token_ids
 from lookback.families import family_of
@@ -83,16 +84,12 @@ class TransformersEngine:
         given = [responses] if isinstance(responses, (str, Candidate)) else list(responses)
         if not given:
             raise ValueError("no responses given: there is nothing to score")
-        with self._lock:
-            inputs = self._inputs(image, question)
-            prompt_ids = inputs["input_ids"][0].tolist()
-            ids = [self._response_ids(prompt_ids, i, one) for i, one in enumerate(given)]
-            end = self._end_tokens[:1] if keep_end else []
-            scored = self._decoder.score(
-                self._decoder.prefill(inputs), [[*one, *end] for one in ids], progress
-            )
-            texts = [one if isinstance(one, str) else None for one in given]
-            return self._candidates(image, question, prompt_ids, scored, texts)
+        end = self._end_tokens[:1] if keep_end else []
+
+        def work(prefix: Prefix, ids: list[list[int]]) -> list[Continuation]:
+            return self._decoder.score(prefix, [[*one, *end] for one in ids], progress)
+
+        return self._given(image, question, given, work)
 
     def knockout(
         self,
@@ -125,14 +122,27 @@ class TransformersEngine:
         if not 0 < share <= 1:
             raise ValueError(f"share of vision tokens to hide = {share}: must be in (0, 1]")
         chosen = self._vauq_layers(layers)
+
+        def work(prefix: Prefix, ids: list[list[int]]) -> list[Continuation]:
+            if not prefix.vision:
+                raise ValueError("there is no image, so there are no vision tokens to hide")
+            return self._decoder.knockout(prefix, ids, chosen, share, progress)
+
+        return self._given(image, question, given, work)
+
+    def _given(
+        self,
+        image: Images,
+        question: str,
+        given: Sequence[Response],
+        work: Callable[[Prefix, list[list[int]]], list[Continuation]],
+    ) -> Candidates:
+        """Candidates of what `work` makes of given responses' ids after the prompt's one pass."""
         with self._lock:
             inputs = self._inputs(image, question)
             prompt_ids = inputs["input_ids"][0].tolist()
             ids = [self._response_ids(prompt_ids, i, one) for i, one in enumerate(given)]
-            prefix = self._decoder.prefill(inputs)
-            if not prefix.vision:
-                raise ValueError("there is no image, so there are no vision tokens to hide")
-            found = self._decoder.knockout(prefix, ids, chosen, share, progress)
+            found = work(self._decoder.prefill(inputs), ids)
             texts = [one if isinstance(one, str) else None for one in given]
             return self._candidates(image, question, prompt_ids, found, texts)
 

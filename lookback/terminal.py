@@ -1,0 +1,136 @@
+"""What the `lookback` command shows: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lookback.benchmarks.evaluate import Evaluation, Listed
+    from lookback.benchmarks.responses import Problem
+    from lookback.engines import Progress
+    from lookback.scores.registry import Scorer
+    from lookback.signals import Candidate, Candidates
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Progress]:
+    """A bar on stderr for as long as the block runs; none if nobody watches."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn(title), BarColumn(), TextColumn("{task.completed}"), TimeElapsedColumn()
+    errors = console(stderr=True)
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def show_candidates(cands: Candidates, scorer: str, params: dict[str, Any], as_json: bool) -> None:
+    """Rank candidates and print them, best first, and the best in full; or everything as JSON."""
+    with console(stderr=True).status(f"ranking by {scorer}"):
+        ranked = cands.rank(scorer, **params)
+    if as_json:
+        from lookback.signals import candidate_dict
+
+        data = cands.to_dict() | {"scorer": scorer}
+        data["candidates"] = [candidate_dict(c) for c in ranked]
+        print_json(data)
+        return
+    out = console()
+    out.print(_table(ranked, scorer))
+    if ranked[0].score == ranked[0].score:  # not NaN: at least one answer is not empty
+        out.print(f"\nbest by {scorer}:", style="bold")
+        out.print(printable(ranked[0].text.strip()), markup=False, highlight=False)
+    else:
+        raise ValueError("every answer is empty: there is no best one")
+
+
+def show_scorers(known: Sequence[Scorer]) -> None:
+    """What each needs, its settings and what it is."""
+    from rich.table import Table
+
+    from lookback.scores.registry import NEEDS
+
+    table = Table("scorer", "needs", "settings", "what it is", box=None, pad_edge=False)
+    for s in known:
+        table.add_row(s.name, s.needs, ", ".join(s.params), s.about)
+    console().print(table)
+    costs = "; ".join(f"{name}: {what}" for name, what in NEEDS.items())
+    console(stderr=True).print(f"\nneeds, from cheap to dear: {costs}", style="dim")
+
+
+def show_benchmarks(known: Sequence[Listed]) -> None:
+    """Each with its metric, its source, and whether its files are found."""
+    out = console()
+    for b in known:
+        out.print(f"[bold]{b.name}[/bold]  {b.primary}; {b.source}", highlight=False)
+        if b.files:
+            state = f"found in {b.where}" if b.found else f"not found: {b.where}"
+            out.print(f"    {state}", markup=False, highlight=False)
+
+
+def show_evaluation(result: Evaluation) -> None:
+    """A benchmark's metrics as a table, and what to know about them."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column(result.benchmark)
+    table.add_column("value", justify="right")
+    for name, value in result.metrics.items():
+        style = "bold" if name == result.primary else ""
+        table.add_row(name, f"{value:.2f}", style=style)
+    out = console()
+    out.print(table)
+    judged = f"; judge: {result.judge}" if result.judge else ""
+    missing = f"; {result.missing} have no response" if result.missing else ""
+    out.print(f"\n{result.items} items{missing}{judged}", highlight=False, markup=False)
+    for note in result.notes:
+        out.print(f"note: {note}", highlight=False, markup=False)
+
+
+def warn(problems: list[Problem], most: int = 20) -> None:
+    """The first problems with a file of responses, on stderr."""
+    for problem in problems[:most]:
+        print(f"lookback: {printable(str(problem))}", file=sys.stderr)
+    if len(problems) > most:
+        print(f"lookback: and {len(problems) - most} more problems", file=sys.stderr)
+
+
+def _table(ranked: list[Candidate], scorer: str) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("#", scorer, "log p", "A", "tokens"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("answer", overflow="ellipsis", no_wrap=True)
+    for c in ranked:
+        empty = not len(c.signals)
+        numbers = (
+            ["-"] * 3
+            if empty
+            else [f"{value:.4f}" for value in (c.score, c.log_prob.mean(), c.lookback.mean())]
+        )
+        answer = Text(printable(" ".join(c.text.split())) or "(empty)")
+        table.add_row(str(c.index), *numbers, str(len(c.signals)), answer)
+    return table
+
+
+def printable(text: str) -> str:
+    """A model may write anything: nothing of it may command the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+
+
+def console(stderr: bool = False) -> Any:
+    """Where rich text goes."""
+    from rich.console import Console
+
+    return Console(stderr=stderr)
+
+
+def print_json(data: Any) -> None:
+    """One line of JSON on stdout."""
+    print(json.dumps(data, ensure_ascii=False))

@@ -1,6 +1,7 @@
 """The training: packed texts equal the processor's, the loss falls, a stopped run goes on."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -192,3 +193,15 @@ def test_openings_and_verdicts_count_more(tokenizer, trained):
     assert ("no", 7.0) in [(word.strip(), weight) for word, weight in seen]
     assert [weight for _, weight in seen].count(3.0) == 2
     assert loss == pytest.approx(total / count, rel=1e-4)
+
+
+def test_checkpoints_of_another_recipe_are_refused(tokenizer, tmp_path):
+    short = Stage(steps=1, batch=2, lr=1e-3, warmup=1)
+    small = replace(
+        TINY, vision=short, language=short, projector=short, sight=short, logic=short, joint=short
+    )
+    small = replace(small, clip=short)
+    train(small, tokenizer, tmp_path)
+    train(small, tokenizer, tmp_path)  # goes on, with nothing left to do
+    with pytest.raises(ValueError, match="comes from another recipe"):
+        train(replace(small, blind=0.5), tokenizer, tmp_path)

@@ -33,6 +33,7 @@ class Trainer:
         modules: everything that is trained or kept, by name.
         rank, world: which process this is, of how many.
         say: prints a line, in the first process.
+        made_of: what decides what comes out; checkpoints of anything else are refused.
     """
 
     folder: Path
@@ -40,6 +41,7 @@ class Trainer:
     rank: int
     world: int
     say: Callable[[str], None]
+    made_of: str = ""
     scenes: int = 0  # how many training scenes the stages before have used
 
     def run(
@@ -117,6 +119,7 @@ class Trainer:
             return
         state = {
             "step": step,
+            "made_of": self.made_of,
             "modules": self.modules.state_dict(),
             "optimizer": optimizer.state_dict(),
         }
@@ -129,6 +132,11 @@ class Trainer:
         if not self._path(name).exists():
             return 0
         state = torch.load(self._path(name), weights_only=True)
+        if state["made_of"] != self.made_of:
+            raise ValueError(
+                f"{self._path(name)} comes from another recipe or other texts: remove the folder "
+                "to begin anew"
+            )
         self.modules.load_state_dict(state["modules"])
         optimizer.load_state_dict(state["optimizer"])
         step: int = state["step"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,7 @@ def train(
         rank,
         world,
         say=lambda line: None if rank else print(line, flush=True),
+        made_of=fingerprint(recipe, tokenizer),
     )
 
     weights = token_weights(tokenizer, recipe.opening, recipe.verdict)
@@ -97,6 +100,12 @@ def train(
     if world > 1:
         dist.destroy_process_group()
     return lvlm, clip
+
+
+def fingerprint(recipe: Recipe, tokenizer: Any) -> str:
+    """The same for the same numbers and the same vocabulary, which the training texts make."""
+    texts = json.dumps(sorted(tokenizer.get_vocab().items()))
+    return hashlib.sha256(f"{recipe}\n{texts}".encode()).hexdigest()
 
 
 def copy_tower(tower: Any, clip: Any) -> None:

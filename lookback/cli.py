@@ -172,6 +172,7 @@ def scorers(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = 
                     "name": s.name,
                     "needs": s.needs,
                     "image": s.image,
+                    "together": s.together,
                     "settings": s.params,
                     "about": s.about,
                 }

@@ -10,7 +10,7 @@ from lookback.scores.registry import scorer
 from lookback.signals import Candidates
 
 
-@scorer("judge", needs="model", image=True)
+@scorer("judge", needs="model", image=True, together=True)
 def judge(candidates: Candidates, image: bool = True, max_new_tokens: int = 16) -> Array:
     """Pairwise judge: N - 1 games, the winner stays.
 

@@ -10,7 +10,7 @@ from lookback.scores.formula import Array, lookback_scores
 from lookback.scores.registry import SignalBatch, best_first, scorer
 
 
-@scorer("majority", needs="texts")
+@scorer("majority", needs="texts", together=True)
 def majority(batch: SignalBatch, alpha: float = GENERIC.alpha, lam: float = GENERIC.lam) -> Array:
     """Votes for the same answer; ties by LookBack.
 

@@ -10,7 +10,7 @@ from lookback.scores.formula import Array
 from lookback.scores.registry import SignalBatch, scorer
 
 
-@scorer("random", needs="texts")
+@scorer("random", needs="texts", together=True)
 def random(batch: SignalBatch, seed: int = 0) -> Array:
     """The floor: random selection.
 

@@ -132,6 +132,7 @@ class Scorer:
         about: a line on what it is.
         needs: a key of `NEEDS`.
         image: whether the picture has a say in its scores.
+        together: whether a response's score depends on which others it stands with.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Scorer:
     about: str
     needs: str
     image: bool
+    together: bool
 
     @property
     def params(self) -> tuple[str, ...]:
@@ -219,7 +221,7 @@ _SCORERS: dict[str, Scorer] = {}
 
 
 def scorer(
-    name: str, *, needs: str = "signals", image: bool = False
+    name: str, *, needs: str = "signals", image: bool = False, together: bool = False
 ) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
     """Register a function as the scorer `name`; the first line of its docstring describes it.
 
@@ -227,6 +229,7 @@ def scorer(
         name: what users call it.
         needs: a key of `NEEDS`.
         image: whether the picture has a say in its scores.
+        together: whether a response's score depends on which others it stands with.
     """
     if needs not in NEEDS:
         raise ValueError(f"needs = {needs!r}: a scorer needs one of {', '.join(NEEDS)}")
@@ -235,7 +238,7 @@ def scorer(
         if name in _SCORERS and _SCORERS[name].function is not function:
             raise ValueError(f"there is already a scorer named {name!r}")
         about = (inspect.getdoc(function) or "").split("\n")[0]
-        _SCORERS[name] = Scorer(name, function, about, needs, image)
+        _SCORERS[name] = Scorer(name, function, about, needs, image, together)
         return function
 
     return register

@@ -9,7 +9,7 @@ from lookback.scores.formula import Array
 from lookback.scores.registry import SignalBatch, best_first, scorer
 
 
-@scorer("self_certainty_borda", needs="texts")
+@scorer("self_certainty_borda", needs="texts", together=True)
 def self_certainty_borda(batch: SignalBatch, p: float = 0.5) -> Array:
     """Self-Certainty as Borda votes for equal answers.
 

@@ -10,7 +10,7 @@ from lookback.scores.registry import scorer
 from lookback.signals import Candidates
 
 
-@scorer("usc", needs="model", image=True)
+@scorer("usc", needs="model", image=True, together=True)
 def usc(
     candidates: Candidates, m: int = 3, image: bool = True, seed: int = 0, max_new_tokens: int = 64
 ) -> Array:

@@ -1,0 +1,151 @@
+"""How a run lies on disk.
+
+    manifest.json              what was asked for, with which versions, and how far it is
+    items/00000.parquet        a row an item: its question, its truth, its error if it failed
+    candidates/00000.parquet   a row a candidate: its text, its quality, its tokens' signals as lists
+    scores/usc@5/00000.parquet a row an item: the scores of a scorer that had to look again
+    timings/00000.json         what took how long; the only file that differs from run to run
+
+A shard holds the same items in every table, and is written whole under another name and then
+renamed: it is there or it is not. Its bytes follow from the run's settings alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lookback.signals import SIGNALS
+
+if TYPE_CHECKING:
+    from filelock import FileLock
+
+ITEMS = pa.schema(
+    [
+        ("item", pa.int32()),  # its position in the split
+        ("id", pa.string()),
+        ("question", pa.string()),
+        ("truth", pa.string()),  # JSON
+        ("image", pa.string()),  # the id of the item whose image was looked at; null for none
+        ("prompt_ids", pa.list_(pa.int32())),
+        ("error", pa.string()),  # null unless it failed
+    ]
+)
+CANDIDATES = pa.schema(
+    [
+        ("item", pa.int32()),
+        ("index", pa.int32()),
+        ("text", pa.string()),
+        ("finish", pa.string()),
+        ("quality", pa.float64()),
+        ("length", pa.int32()),
+        ("token_ids", pa.list_(pa.int32())),
+        ("tokens", pa.list_(pa.string())),
+        *((name, pa.list_(pa.float32())) for name in SIGNALS),
+    ]
+)
+SCORES = pa.schema(
+    [
+        ("item", pa.int32()),
+        ("scores", pa.list_(pa.float64())),  # one a candidate, null for an empty one
+        ("replies", pa.list_(pa.string())),  # what the model said, where it was asked
+        ("error", pa.string()),
+    ]
+)
+TOKEN_COLUMNS = ("token_ids", "tokens", *SIGNALS)
+HEAD_COLUMNS = tuple(name for name in CANDIDATES.names if name not in TOKEN_COLUMNS)
+SHARD = 10
+"""Items a shard: what is lost at most, for each process, when a run is killed."""
+
+
+class RunError(ValueError):
+    """A run that cannot be read or written as asked; the message says why and what to do."""
+
+
+def shard_path(folder: Path, table: str, shard: int) -> Path:
+    """The file of one shard of a table."""
+    return folder / table / f"{shard:05d}.parquet"
+
+
+def write_shard(folder: Path, table: str, shard: int, rows: list[dict[str, Any]]) -> None:
+    """Write one shard of a table, whole or not at all."""
+    schema = {"items": ITEMS, "candidates": CANDIDATES}.get(table, SCORES)
+    path = shard_path(folder, table, shard)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        pq.write_table(
+            pa.Table.from_pylist(rows, schema=schema),
+            temporary,
+            compression="zstd",
+            # Numbers of four bytes shrink best with their bytes sorted by place; words as a list of
+            # words.
+            use_dictionary=_leaves(schema, floats=False),
+            use_byte_stream_split=_leaves(schema, floats=True),
+        )
+
+
+def read_table(folder: Path, table: str, columns: Iterable[str] | None = None) -> pa.Table:
+    """All shards of a table, in order; of some columns, only those are read."""
+    files = sorted((folder / table).glob("*.parquet"))
+    schema = {"items": ITEMS, "candidates": CANDIDATES}.get(table, SCORES)
+    names = schema.names if columns is None else list(columns)
+    if not files:
+        return pa.schema([schema.field(name) for name in names]).empty_table()
+    try:
+        return pa.concat_tables([pq.read_table(f, columns=names) for f in files])
+    except (pa.ArrowInvalid, OSError) as error:
+        raise RunError(f"cannot read the run {str(folder)!r}: {error}") from error
+
+
+class replacing:  # noqa: N801  (used as a verb)
+    """`with replacing(path) as temporary`: write there; on success it takes the path's place."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.temporary = path.with_name(f".{path.name}.{os.getpid()}")
+
+    def __enter__(self) -> Path:
+        return self.temporary
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is not None:
+            self.temporary.unlink(missing_ok=True)
+            return
+        with open(self.temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(self.temporary, self.path)
+
+
+def lock(folder: Path) -> FileLock:
+    """The right to write to a run, held until released or until the process ends, even by a kill.
+
+    Raises:
+        RunError: another process has it.
+    """
+    from filelock import FileLock, Timeout
+
+    held = FileLock(folder / "lock", timeout=0)
+    try:
+        held.acquire()
+    except Timeout:
+        raise RunError(
+            f"another process is writing to {str(folder)!r}: wait for it or stop it, then run the "
+            "same command again"
+        ) from None
+    return held
+
+
+def _leaves(schema: pa.Schema, floats: bool) -> list[str]:
+    """The names of a table's leaf columns, as Parquet spells them, of floats or of anything else."""
+    names = []
+    for field in schema:
+        nested = pa.types.is_list(field.type)
+        kind = field.type.value_type if nested else field.type
+        if pa.types.is_floating(kind) == floats:
+            names.append(f"{field.name}.list.element" if nested else field.name)
+    return names

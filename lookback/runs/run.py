@@ -1,0 +1,303 @@
+"""A run, read: its manifest, its items, its candidates, and arrays of their signals and scores.
+
+Opening a run reads the manifest alone; token columns are read when a score first needs them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from lookback.runs.layout import (
+    HEAD_COLUMNS,
+    SHARD,
+    TOKEN_COLUMNS,
+    RunError,
+    read_table,
+    shard_path,
+)
+from lookback.scores.formula import Array
+from lookback.scores.registry import SignalBatch, get_scorer
+from lookback.signals import SIGNALS, Candidate, Candidates, Signals
+
+MANIFEST = "manifest.json"
+
+
+class Run:
+    """A folder that `lookback run` wrote.
+
+    Items that failed have no candidates; everything below is about the others, in the split's
+    order, as arrays of shape (items, n): a row an item, its first n candidates. Where an item has
+    fewer, and where a response is empty, scores are NaN; where it has fewer, so is quality.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        try:
+            self.manifest: dict[str, Any] = json.loads((self.path / MANIFEST).read_text("utf-8"))
+        except FileNotFoundError:
+            raise RunError(f"no run in {str(path)!r}: there is no {MANIFEST}") from None
+        except ValueError as error:
+            raise RunError(f"{str(self.path / MANIFEST)!r} is no manifest: {error}") from None
+
+    def __repr__(self) -> str:
+        seed = f", seed {self.seed}" if self.seed is not None else ""
+        image = f", {self.image} image" if self.image != "own" else ""
+        return f"Run({self.model}, {self.benchmark}{seed}{image}, {str(self.path)!r})"
+
+    @property
+    def what(self) -> dict[str, Any]:
+        """What was asked for: model, benchmark, split, n, sampling, seed, image."""
+        return dict(self.manifest["what"])
+
+    @property
+    def id(self) -> str:
+        """The same for the same settings."""
+        return str(self.manifest["id"])
+
+    @property
+    def model(self) -> str:
+        """What answered."""
+        return str(self.what["model"])
+
+    @property
+    def benchmark(self) -> str:
+        """What was asked."""
+        return str(self.what["benchmark"])
+
+    @property
+    def seed(self) -> int | None:
+        """Of the sampling; None for candidates from elsewhere."""
+        return None if self.what.get("sampling") is None else int(self.what["sampling"]["seed"])
+
+    @property
+    def image(self) -> str:
+        """ "own", or for a control "none" or "random"."""
+        return str(self.what["image"])
+
+    @property
+    def controls(self) -> str | None:
+        """The id of the run whose candidates this one scores again; None if it has its own."""
+        source = self.what.get("candidates") or {}
+        return source.get("run")
+
+    @property
+    def finished(self) -> bool:
+        """Whether every item was tried."""
+        return bool(self.manifest["status"] == "finished")
+
+    @property
+    def defaults(self) -> dict[str, float]:
+        """The model family's alpha and lam."""
+        return dict(self.manifest["defaults"])
+
+    @cached_property
+    def items(self) -> pa.Table:
+        """A row an item, failed ones too."""
+        return read_table(self.path, "items")
+
+    @cached_property
+    def head(self) -> pa.Table:
+        """A row a candidate, without its tokens and signals."""
+        return read_table(self.path, "candidates", HEAD_COLUMNS)
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """The positions in the split of the items that have candidates."""
+        return np.unique(_numbers(self.head["item"]).astype(np.int64))
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """Their ids."""
+        names = dict(zip(self.items["item"].to_pylist(), self.items["id"].to_pylist(), strict=True))
+        return [names[int(place)] for place in self.places]
+
+    @cached_property
+    def questions(self) -> list[str]:
+        """Their questions."""
+        texts = self.items["question"].to_pylist()
+        asked = dict(zip(self.items["item"].to_pylist(), texts, strict=True))
+        return [asked[int(place)] for place in self.places]
+
+    @cached_property
+    def sizes(self) -> NDArray[np.intp]:
+        """How many candidates each has."""
+        return np.unique(_numbers(self.head["item"]), return_counts=True)[1].astype(np.intp)
+
+    @cached_property
+    def n(self) -> int:
+        """How many candidates an item has, at most."""
+        return int(self.sizes.max()) if len(self.sizes) else 0
+
+    @cached_property
+    def index(self) -> NDArray[np.intp]:
+        """(R,): the place of each candidate among those of its item."""
+        return np.concatenate([np.arange(size) for size in self.sizes]).astype(np.intp)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.intp]:
+        """(R,): how many tokens each candidate has."""
+        return _numbers(self.head["length"]).astype(np.intp)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """(R,): the responses."""
+        return list(self.head["text"].to_pylist())
+
+    @cached_property
+    def _signals(self) -> dict[str, Array]:
+        return {}
+
+    def signal(self, name: str) -> Array:
+        """One of `SIGNALS`, of all tokens of all candidates; read once, and only this column."""
+        if name not in self._signals:
+            column = read_table(self.path, "candidates", [name])[name].combine_chunks()
+            values = column.flatten().to_numpy(zero_copy_only=False)
+            self._signals[name] = values.astype(np.float64)
+        return self._signals[name]
+
+    def grid(self, values: Array | Sequence[float], n: int | None = None) -> Array:
+        """A number a candidate as an array of shape (items, n), NaN where there is none."""
+        n = self.n if n is None else n
+        full = np.full((len(self.sizes), self.n), np.nan)
+        rows = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        full[rows, self.index] = values
+        return full[:, :n]
+
+    def quality(self, n: int | None = None) -> Array:
+        """(items, n): how good each response is by the benchmark's own measure, in [0, 1]."""
+        return self.grid(_numbers(self.head["quality"]), n)
+
+    def batch(self, n: int | None = None) -> SignalBatch:
+        """The first n candidates of all items as one ragged batch."""
+        flat = {name: self.signal(name) for name in SIGNALS}
+        quality = _numbers(self.head["quality"])
+        if n is None or n >= self.n:
+            return SignalBatch(self.lengths, self.sizes, tuple(self.texts), **flat, quality=quality)
+        kept = self.index < n
+        tokens = np.repeat(kept, self.lengths)
+        return SignalBatch(
+            self.lengths[kept],
+            np.minimum(self.sizes, n),
+            tuple(t for t, one in zip(self.texts, kept, strict=True) if one),
+            **{name: values[tokens] for name, values in flat.items()},
+            quality=quality[kept],
+        )
+
+    def scores(self, scorer: str, n: int | None = None, **params: Any) -> Array:
+        """(items, n): the scores of each item's first n candidates, higher is better.
+
+        Those of a scorer that looks again are read from the run.
+
+        Raises:
+            RunError: they were not recorded.
+        """
+        n = self.n if n is None else min(n, self.n)
+        found = get_scorer(scorer)
+        if found.looks_again:
+            return self._recorded(scorer, n)
+        values = np.full(len(self.index), np.nan)
+        values[self.index < n] = found.of_batch(self.batch(n), self.defaults, params)
+        return self.grid(values, n)
+
+    @property
+    def recorded(self) -> list[str]:
+        """The recorded scores: "vauq", or "usc@5" where the other candidates matter."""
+        return sorted(path.name for path in (self.path / "scores").glob("*") if path.is_dir())
+
+    def recording(self, scorer: str, n: int) -> str | None:
+        """Under which name the scores of a scorer for the first n are recorded; None if nowhere."""
+        names = (f"{scorer}@{n}", *([] if get_scorer(scorer).together else [scorer]))
+        return next((name for name in names if name in self.recorded), None)
+
+    def _recorded(self, scorer: str, n: int) -> Array:
+        name = self.recording(scorer, n)
+        if name is None:
+            there = ", ".join(self.recorded) or "none"
+            raise RunError(
+                f"{self.path} has no {scorer} scores for N = {n} (recorded: {there}): run the same "
+                f"command again with --scorers {scorer}@{n}"
+            )
+        table = read_table(self.path, f"scores/{name}", ("item", "scores"))
+        rows = dict(zip(table["item"].to_pylist(), table["scores"].to_pylist(), strict=True))
+        full = np.full((len(self.places), self.n), np.nan)
+        for row, place in enumerate(self.places.tolist()):
+            values = rows.get(place) or []
+            full[row, : len(values)] = [np.nan if v is None else v for v in values]
+        return full[:, :n]
+
+    def replies(self, name: str) -> list[list[str]]:
+        """What the model replied when it scored, an item; of a name in `recorded`."""
+        return list(read_table(self.path, f"scores/{name}", ["replies"])["replies"].to_pylist())
+
+    def timings(self) -> list[dict[str, Any]]:
+        """What took how long: {"what": "sample" or a scorer, "item": ..., "ms": ...}."""
+        files = sorted((self.path / "timings").glob("*.json"))
+        return [row for file in files for row in json.loads(file.read_text("utf-8"))]
+
+    def candidates(self, row: int) -> Candidates:
+        """The candidates of one item, as an engine gave them, but without engine and image."""
+        place = int(self.places[row])
+        table = read_candidates(self.path, place)
+        items = tuple(
+            Candidate(
+                r["index"],
+                r["text"],
+                Signals(**{name: r[name] for name in TOKEN_COLUMNS}),
+                r["finish"],
+            )
+            for r in table.to_pylist()
+        )
+        about = self.items.filter(pc.equal(self.items["item"], place)).to_pylist()[0]
+        return Candidates(
+            items,
+            about["question"],
+            np.array(about["prompt_ids"]),
+            model=self.model,
+            defaults=self.defaults,
+            sampling=self.what.get("sampling") or {},
+        )
+
+
+def read_candidates(folder: Path, place: int) -> pa.Table:
+    """The rows of one item's candidates; only the shard that has them is read."""
+    table = pq.read_table(shard_path(folder, "candidates", place // SHARD))
+    return table.filter(pc.equal(table["item"], place))
+
+
+def open_run(path: str | os.PathLike[str]) -> Run:
+    """The run in a folder."""
+    return Run(path)
+
+
+def open_runs(paths: Iterable[str | os.PathLike[str]]) -> list[Run]:
+    """The runs in some folders; a folder that is no run but has runs in it stands for those.
+
+    Raises:
+        RunError: a folder has none.
+    """
+    runs = []
+    for path in map(Path, paths):
+        if (path / MANIFEST).exists():
+            runs.append(Run(path))
+            continue
+        inner = sorted(path.glob(f"*/{MANIFEST}"))
+        if not inner:
+            raise RunError(f"no run in {str(path)!r}: neither it nor a folder in it has {MANIFEST}")
+        runs += [Run(file.parent) for file in inner]
+    return runs
+
+
+def _numbers(column: pa.ChunkedArray) -> NDArray[Any]:
+    values: NDArray[Any] = column.to_numpy()
+    return values

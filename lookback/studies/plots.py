@@ -1,0 +1,62 @@
+"""The look of all figures, and how they are saved."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLORS = {
+    "lookback": "#c2410c",
+    "self_certainty": "#2563eb",
+    "visual_lookback": "#f59e0b",
+    "mean_log_prob": "#0f766e",
+    "usc": "#7c3aed",
+    "clipscore": "#16a34a",
+    "vauq": "#db2777",
+    "judge": "#4b5563",
+    "random": "#94a3b8",
+    "oracle": "#111827",
+}
+"""A method has the same colour in every figure."""
+STYLE = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "legend.frameon": False,
+    "svg.hashsalt": "lookback",  # the same figure has the same bytes
+}
+
+
+def panels(
+    rows: int, columns: int, width: float = 3.4, height: float = 2.6, **settings: Any
+) -> tuple[Figure, Any]:
+    """A figure and its axes, always as a two-dimensional array."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError("figures need matplotlib: pip install 'lookback-vlm[plots]'") from error
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update(STYLE)
+    figure, axes = plt.subplots(
+        rows,
+        columns,
+        figsize=(width * columns, height * rows),
+        squeeze=False,
+        constrained_layout=True,
+        **settings,
+    )
+    return figure, axes
+
+
+def saved(figure: Figure, form: str) -> bytes:
+    """The figure as "png" or "svg"."""
+    buffer = io.BytesIO()
+    metadata = {"Date": None} if form == "svg" else {"Software": None}
+    figure.savefig(buffer, format=form, dpi=160, metadata=metadata)
+    return buffer.getvalue()

@@ -1,0 +1,134 @@
+"""A table for people, in Markdown and in LaTeX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in one place of a table.
+
+    Attributes:
+        text: plain text, numbers formatted already.
+        mark: "best" (bold), "second" (underlined), or "".
+    """
+
+    text: str
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows.
+
+    Attributes:
+        columns: (group, name) each; neighbours of one group share a head; "" is no group.
+        rows: as many cells each; plain strings are cells without a mark.
+        caption: a sentence or two.
+        label: the paper's, for LaTeX's \\label and for the reader.
+        rules: the rows before which a line is drawn.
+    """
+
+    columns: Sequence[tuple[str, str]]
+    rows: Sequence[Sequence[Cell | str]]
+    caption: str
+    label: str = ""
+    rules: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"{len(row)} cells for {len(self.columns)} columns: {row}")
+
+    def markdown(self) -> str:
+        """With groups written into the names; first column left, others right."""
+        names = [f"{group} {name}".strip() for group, name in self.columns]
+        lines = [
+            f"| {' | '.join(_md(name) for name in names)} |",
+            f"|---|{'---:|' * (len(names) - 1)}",
+        ]
+        marks = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
+        for row in self.rows:
+            cells = [marks[c.mark].format(_md(c.text)) for c in map(_cell, row)]
+            lines.append(f"| {' | '.join(cells)} |")
+        return f"{self.caption}\n\n" + "\n".join(lines) + "\n"
+
+    def latex(self) -> str:
+        """A `table` with booktabs rules."""
+        groups = [(g, len(list(same))) for g, same in groupby(self.columns, key=lambda c: c[0])]
+        lines = [
+            r"\begin{table}[t]",
+            r"\centering",
+            rf"\caption{{{_tex(self.caption)}}}",
+            *([rf"\label{{{self.label}}}"] if self.label else []),
+            rf"\begin{{tabular}}{{l{'c' * (len(self.columns) - 1)}}}",
+            r"\toprule",
+        ]
+        if any(group for group, _ in groups):
+            heads, rules, column = [], [], 1
+            for group, width in groups:
+                heads.append(rf"\multicolumn{{{width}}}{{c}}{{{_tex(group)}}}" if group else "")
+                if not group:
+                    heads[-1:] = [""] * width
+                else:
+                    rules.append(rf"\cmidrule(lr){{{column}-{column + width - 1}}}")
+                column += width
+            lines += [" & ".join(heads) + r" \\", "".join(rules)]
+        lines += [" & ".join(_tex(name) for _, name in self.columns) + r" \\", r"\midrule"]
+        marks = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "": "{}"}
+        for number, row in enumerate(self.rows):
+            if number in self.rules and number:
+                lines.append(r"\midrule")
+            cells = [marks[c.mark].format(_tex(c.text)) for c in map(_cell, row)]
+            lines.append(" & ".join(cells) + r" \\")
+        lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+        return "\n".join(lines) + "\n"
+
+
+def ranked(values: Sequence[float], form: str = "{:.2f}", notes: Sequence[str] = ()) -> list[Cell]:
+    """Numbers as cells, the highest marked best, the next second; ties, as printed, share a mark.
+
+    Args:
+        values: NaN prints as "-" and takes no part.
+        form: how a number is printed.
+        notes: what follows each number, e.g. an interval.
+    """
+    printed = ["-" if np.isnan(v) else form.format(v) for v in values]
+    shown = sorted({float(p) for p in printed if p != "-"}, reverse=True)
+    marks = dict(zip(shown, ("best", "second"), strict=False))
+    tails = list(notes) or [""] * len(printed)
+    return [
+        Cell(p + tail, "" if p == "-" else marks.get(float(p), ""))
+        for p, tail in zip(printed, tails, strict=True)
+    ]
+
+
+def _cell(cell: Cell | str) -> Cell:
+    return cell if isinstance(cell, Cell) else Cell(cell)
+
+
+def _md(text: str) -> str:
+    return text.replace("|", r"\|").replace("\n", " ")
+
+
+_TEX = {
+    "\\": r"\textbackslash{}",
+    "α": r"$\alpha$",
+    "λ": r"$\lambda$",
+    "±": r"$\pm$",
+    "→": r"$\rightarrow$",
+    "≥": r"$\geq$",
+    "−": "$-$",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+} | {c: f"\\{c}" for c in "&%$#_{}"}
+
+
+def _tex(text: str) -> str:
+    return re.sub(r"[\\αλ±→≥−~^&%$#_{}]", lambda m: _TEX[m[0]], text.replace("\n", " "))

@@ -2,7 +2,7 @@
 
     manifest.json              what was asked for, with which versions, and how far it is
     items/00000.parquet        a row an item: its question, its truth, its error if it failed
-    candidates/00000.parquet   a row a candidate: its text, its quality, its tokens' signals as lists
+    candidates/00000.parquet   a row a candidate: text, quality, its tokens' signals as lists
     scores/usc@5/00000.parquet a row an item: the scores of a scorer that had to look again
     timings/00000.json         what took how long; the only file that differs from run to run
 
@@ -141,7 +141,7 @@ def lock(folder: Path) -> FileLock:
 
 
 def _leaves(schema: pa.Schema, floats: bool) -> list[str]:
-    """The names of a table's leaf columns, as Parquet spells them, of floats or of anything else."""
+    """A table's leaf columns, as Parquet spells them: those of floats, or all others."""
     names = []
     for field in schema:
         nested = pa.types.is_list(field.type)

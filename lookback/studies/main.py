@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -22,3 +23,94 @@ from lookback.studies.selection import (
     title,
 )
 from lookback.studies.tables import Table, ranked
+
+NAMES = METHODS | OTHERS | {"oracle": "Oracle"}
+
+
+@study("main", paper="tab:main_results")
+def main(runs: Runs) -> Result:
+    """Methods by benchmarks and N, with their average; best bold, second underlined.
+
+    The average is over all benchmark-N combinations of a model; its interval resamples the items
+    of each benchmark. The oracle takes no part in the ranking.
+    """
+    rows: list[dict[str, Any]] = []
+    tables = []
+    by_model = groupby(in_order(runs.largest), key=lambda run: run.model)
+    for model, group in by_model:
+        found = _model(model, list(group))
+        rows += found
+        tables.append(_table(model, found))
+    notes = ["Random is the expectation over picks. Intervals: 2,000 bootstrap samples of items."]
+    return Result(rows, tables, _figure(rows), notes)
+
+
+def _model(model: str, runs: list[Run]) -> list[dict[str, Any]]:
+    """The rows of one model: a method, benchmark and N each, then each method's average."""
+    setups = [(run, n) for run in runs for n in budgets(run)]
+    rows = []
+    for method in NAMES:
+        draws = []
+        for run, n in setups:
+            values = outcome(run, method, n) if has(run, method, n) else np.full(1, np.nan)
+            sampled = resampled(100 * values)
+            draws.append(sampled)
+            rows.append(_row(model, title(run), method, n, percent(values), sampled, len(run.ids)))
+        if all(np.isfinite(d).all() for d in draws):
+            average = np.mean(draws, axis=0)
+            means = [row["value"] for row in rows[-len(setups) :]]
+            rows.append(_row(model, "Average", method, 0, float(np.mean(means)), average, 0))
+    return rows
+
+
+def _row(
+    model: str, benchmark: str, method: str, n: int, value: float, draws: Any, items: int
+) -> dict[str, Any]:
+    low, high = interval(draws)
+    head = {"model": model, "benchmark": benchmark, "method": method, "N": n}
+    return head | {"value": value, "low": low, "high": high, "items": items}
+
+
+def _table(model: str, rows: list[dict[str, Any]]) -> Table:
+    setups = list(dict.fromkeys((r["benchmark"], r["N"]) for r in rows if r["N"]))
+    setups.append(("Average", 0))
+    cells = {(r["method"], r["benchmark"], r["N"]): r for r in rows if np.isfinite(r["value"])}
+    methods = [m for m in NAMES if any(key[0] == m for key in cells)]
+    columns = []
+    for benchmark, n in setups:
+        here = [cells.get((m, benchmark, n)) for m in methods if m != "oracle"]
+        marked = ranked(
+            [r["value"] if r else np.nan for r in here],
+            notes=[f" [{r['low']:.1f}, {r['high']:.1f}]" if r else "" for r in here],
+        )
+        top = cells.get(("oracle", benchmark, n))
+        columns.append([*marked, *(ranked([top["value"]]) if top else ["-"])])
+    lines = [[NAMES[m], *(c[i] for c in columns)] for i, m in enumerate(methods)]
+    for line in lines[-1:]:  # the ceiling is no rival
+        line[1:] = [cell if isinstance(cell, str) else cell.text for cell in line[1:]]
+    heads = [("", "Method"), *((b, f"N={n}" if n else "") for b, n in setups)]
+    caption = f"Best-of-N selection with {model}: per cent [95 % interval]."
+    rules = [len([m for m in methods if m in METHODS]), len(methods) - 1]
+    return Table(heads, lines, caption, "tab:main_results", rules)
+
+
+def _figure(rows: list[dict[str, Any]]) -> Any:
+    """The averages with their intervals, a panel a model."""
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    figure, axes = panels(1, len(models), width=4.6, height=3.2)
+    for axis, model in zip(axes[0], models, strict=True):
+        here = [
+            r
+            for r in rows
+            if r["model"] == model and r["benchmark"] == "Average" and r["method"] != "oracle"
+        ]
+        here.sort(key=lambda r: r["value"])
+        names = [NAMES[r["method"]] for r in here]
+        values = np.array([r["value"] for r in here])
+        errors = [values - [r["low"] for r in here], [r["high"] for r in here] - values]
+        colors = [COLORS.get(r["method"], "#94a3b8") for r in here]
+        axis.barh(names, values, xerr=np.abs(errors), color=colors, ecolor="#475569", capsize=2)
+        axis.set_xlim(left=max(0, min(values) - 10) if len(values) else 0)
+        axis.set_xlabel("average over benchmarks and N, per cent")
+        axis.set_title(model)
+    return figure

@@ -21,7 +21,7 @@ COLORS = {
     "oracle": "#111827",
 }
 """A method has the same colour in every figure."""
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,

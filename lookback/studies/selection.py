@@ -6,6 +6,8 @@ smaller draw.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,8 +49,8 @@ DRAWS = 2000
 
 
 def picks(scores: Array) -> NDArray[np.intp]:
-    """(items,): the first of the highest scores in each row; NaN loses to all, the first to none."""
-    return np.where(np.isnan(scores), -np.inf, scores).argmax(axis=1)
+    """(items,): the first of the highest scores in each row; NaN loses to every number."""
+    return np.asarray(np.where(np.isnan(scores), -np.inf, scores).argmax(axis=1))
 
 
 def picked(scores: Array, quality: Array) -> Array:
@@ -93,9 +95,14 @@ def resampled(values: Array, seed: int = 0, draws: int = DRAWS) -> Array:
 
     The same seed and number of items draw the same items, so that differences are paired.
     """
-    rng = np.random.default_rng(seed)
-    counts = rng.multinomial(len(values), np.full(len(values), 1 / len(values)), size=draws)
-    return np.asarray(counts @ values / len(values))
+    return np.asarray(_counts(len(values), seed, draws) @ values / len(values))
+
+
+@lru_cache(maxsize=16)
+def _counts(items: int, seed: int, draws: int) -> Array:
+    """(draws, items): how often each item is in each bootstrap sample."""
+    drawn = np.random.default_rng(seed).integers(0, items, (draws, items))
+    return np.stack([np.bincount(sample, minlength=items) for sample in drawn]).astype(np.float64)
 
 
 def interval(draws: Array) -> tuple[float, float]:

@@ -1,0 +1,126 @@
+"""Runs with made-up signals on disk, for tests that need no model.
+
+Signals and quality follow from the seed; `quality` is drawn so that log p and A carry some of it.
+"""
+
+import json
+
+import numpy as np
+
+from lookback.runs import Run
+from lookback.runs.layout import SHARD, write_shard
+from lookback.runs.manifest import identity, write_manifest
+
+WORDS = ("", "a", "the", "red", "blue", "dog", "cat", "tree", "is", "are", "two", "on", "and", "it")
+
+
+def make_run(
+    folder,
+    benchmark="scenes-caption",
+    items=12,
+    n=25,
+    seed=42,
+    length=8,
+    model="made-up",
+    image="own",
+    controls=None,
+    failed=(),
+    empty=(),
+    recorded=(),
+):
+    """A finished run.
+
+    Args:
+        failed: positions of items that failed.
+        empty: (item, index) of responses without tokens.
+        recorded: names like "vauq" or "usc@5" of scores to make up.
+        controls: the run whose candidates (texts, tokens, quality) this one shares.
+    """
+    what = {
+        "model": model,
+        "benchmark": benchmark,
+        "split": "test",
+        "limit": items,
+        "sampling": None if controls else {"n": n, "seed": seed},
+        "image": image,
+        "candidates": {"run": controls.id} if controls else None,
+    }
+    manifest = {
+        "format": 1,
+        "id": identity(what),
+        "status": "finished",
+        "items": items,
+        "done": items,
+        "failed": len(failed),
+        "what": what,
+        "defaults": {"alpha": 0.5, "lam": 1.25},
+        "scorers": list(recorded),
+        "versions": {},
+        "commit": None,
+        "created": "2026-01-01T00:00:00+00:00",
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_manifest(folder, manifest)
+    texts = np.random.default_rng(seed)  # the same for a run and its controls
+    own = np.random.default_rng([seed, len(image), 1])
+    for shard in range(-(-items // SHARD)):
+        places = range(shard * SHARD, min(items, (shard + 1) * SHARD))
+        rows, heads, scores = [], [], {name: [] for name in recorded}
+        for place in places:
+            error = "ValueError: broken image" if place in failed else None
+            heads.append(_item(benchmark, place, error, image))
+            for index in range(n):
+                count = 0 if (place, index) in empty else int(texts.integers(1, 2 * length))
+                row = _candidate(texts, own, place, index, count)
+                if error is None:
+                    rows.append(row)
+            for name in recorded:
+                count = int(name.partition("@")[2] or n)
+                values = own.uniform(size=count).tolist()
+                replies = ["The most consistent response is Response 1", "what?"]
+                entry = {"item": place, "scores": values, "replies": replies, "error": None}
+                if error is None:
+                    scores[name].append(entry)
+        write_shard(folder, "candidates", shard, rows)
+        for name in recorded:
+            write_shard(folder, f"scores/{name}", shard, scores[name])
+        timings = [
+            {"what": what, "item": place, "responses": n, "ms": 10.0 * len(what)}
+            for place in places
+            for what in ("sample", *recorded)
+        ]
+        (folder / "timings").mkdir(exist_ok=True)
+        (folder / "timings" / f"{shard:05d}.json").write_text(json.dumps(timings))
+        write_shard(folder, "items", shard, heads)
+    return Run(folder)
+
+
+def _item(benchmark, place, error, image):
+    return {
+        "item": place,
+        "id": f"{benchmark}/test/{place}",
+        "question": "Describe the picture.",
+        "truth": json.dumps({"categories": ["dog"]}),
+        "image": None if image == "none" else f"{benchmark}/test/{place}",
+        "prompt_ids": [1, 2, 3],
+        "error": error,
+    }
+
+
+def _candidate(texts, own, place, index, count):
+    words = [f" {WORDS[i]}" for i in texts.integers(1, len(WORDS), count)]
+    quality = float(texts.integers(0, 4)) / 3
+    return {
+        "item": place,
+        "index": index,
+        "text": "".join(words).strip(),
+        "finish": "end",
+        "quality": quality,
+        "length": count,
+        "token_ids": texts.integers(0, 100, count).tolist(),
+        "tokens": words,
+        "log_prob": (-own.exponential(2 - quality, count)).astype(np.float32).tolist(),
+        "lookback": own.uniform(0.01, 0.5 + quality / 2, count).astype(np.float32).tolist(),
+        "self_certainty": own.exponential(5, count).astype(np.float32).tolist(),
+        "entropy": own.exponential(1, count).astype(np.float32).tolist(),
+    }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lookback.engines import Engine, UnsupportedModelError
     from lookback.engines.transformers import load, record
     from lookback.families import FAMILIES, Family
+    from lookback.runs import Run, open_run
     from lookback.scores.formula import (
         lookback_score,
         lookback_scores,
@@ -35,6 +36,8 @@ _HOME = {
     "UnsupportedModelError": "lookback.engines",
     "FAMILIES": "lookback.families",
     "Family": "lookback.families",
+    "Run": "lookback.runs",
+    "open_run": "lookback.runs",
     "lookback_score": "lookback.scores.formula",
     "lookback_scores": "lookback.scores.formula",
     "relevance": "lookback.scores.formula",
@@ -52,11 +55,13 @@ __all__ = [
     "Candidates",
     "Engine",
     "Family",
+    "Run",
     "Signals",
     "UnsupportedModelError",
     "load",
     "lookback_score",
     "lookback_scores",
+    "open_run",
     "record",
     "relevance",
     "scorer",

@@ -11,7 +11,7 @@ from zoo import build
 import lookback
 from lookback import cli
 from lookback.scores import registry
-from lookback.terminal import printable
+from lookback.cli.terminal import printable
 
 
 @pytest.fixture(scope="module")

@@ -90,6 +90,9 @@ class Benchmark(Protocol):
     def score(self, item: Item, response: str) -> float:
         """The quality of one response, in [0, 1]; higher is better."""
 
+    def scores(self, item: Item, responses: Sequence[str]) -> list[float]:
+        """The quality of several responses to one item."""
+
     def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
         """Metrics over one response an item, in per cent; 100 times the mean `score` is one."""
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lookback.benchmarks.base import Item, Items
-from lookback.benchmarks.coco_objects import CATEGORIES, CATEGORY_OF, mentioned, read_synonyms
-from lookback.benchmarks.english import Readings, Word
-from lookback.benchmarks.files import FileBenchmark, coco_image, read_json
+from lookback.benchmarks.coco_objects import CATEGORIES, CATEGORY_OF, located, read_synonyms
+from lookback.benchmarks.english import Readings, Word, tokens
+from lookback.benchmarks.files import DATA_VARIABLE, FileBenchmark, coco_image, read_json
 from lookback.benchmarks.metrics import f1, mean_percent, share
 
 PROMPT = "Please describe this image in detail."
@@ -35,10 +35,12 @@ class Reading(NamedTuple):
     Attributes:
         mentions: the category of every mention of an object, in the order of the text.
         length: how many words it has; punctuation marks are none.
+        places: of every mention the words that it is: from the first on, up to the second.
     """
 
     mentions: list[str]
     length: int
+    places: list[tuple[int, int]]
 
 
 class Chair(FileBenchmark):
@@ -107,6 +109,8 @@ class Chair(FileBenchmark):
     @cached_property
     def _category_of(self) -> Mapping[str, str]:
         """Which words count; says so if they are not our own."""
+        if self.synonyms is None and not (self.data or os.environ.get(DATA_VARIABLE)):
+            return CATEGORY_OF  # a text can be read without any file
         path = self.find_optional(SYNONYMS) if self.synonyms is None else Path(self.synonyms)
         if path is None:
             return CATEGORY_OF
@@ -114,8 +118,9 @@ class Chair(FileBenchmark):
         return read_synonyms(path)
 
     def _reading(self, words: Sequence[Word]) -> Reading:
-        mentions = mentioned([word.lemma for word in words], self._category_of)
-        return Reading(mentions, sum(any(map(str.isalnum, word.text)) for word in words))
+        found = located([word.lemma for word in words], self._category_of)
+        length = sum(any(map(str.isalnum, word.text)) for word in words)
+        return Reading([name for name, _, _ in found], length, [(a, b) for _, a, b in found])
 
     def read(self, text: str) -> Reading:
         """What a text mentions, and its length."""
@@ -132,10 +137,23 @@ class Chair(FileBenchmark):
         hits = len(named & there)
         return f1(share(hits, len(named)), share(hits, len(there)))
 
-    def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
-        """F1 and CHAIR's own numbers in per cent, and the length in words."""
+    def prepare(self, items: Sequence[Item], responses: Sequence[str]) -> None:
+        """Read all of them together, which is faster than one by one."""
         captions = [caption for item in items for caption in item.truth["captions"]]
         self._readings.prepare(text.lower() for text in [*responses, *captions])
+
+    def mentions(self, item: Item, response: str) -> list[tuple[int, int, bool]]:
+        """Where the response names objects, and whether they are there: (start, end, right)."""
+        reading, there = self.read(response), self.objects(item)
+        words = _word_spans(response)
+        return [
+            (words[first][0], words[stop - 1][1], name in there)
+            for name, (first, stop) in zip(reading.mentions, reading.places, strict=True)
+        ]
+
+    def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
+        """F1 and CHAIR's own numbers in per cent, and the length in words."""
+        self.prepare(items, responses)
         return super().aggregate(items, responses)
 
     def details(
@@ -153,6 +171,18 @@ class Chair(FileBenchmark):
             "recall": 100 * share(hits, sum(len(t) for t in there)),
             "length": sum(reading.length for reading in readings) / len(readings),
         }
+
+
+def _word_spans(text: str) -> list[tuple[int, int]]:
+    """The characters of each of `tokens(text.lower())`, counted in the text as it is."""
+    # Few letters have a lower case of two characters.
+    origin = [i for i, char in enumerate(text) for _ in char.lower()]
+    lower, spans, position = text.lower(), [], 0
+    for word in tokens(lower):
+        start = lower.index(word, position)
+        position = start + len(word)
+        spans.append((origin[start], origin[position - 1] + 1))
+    return spans
 
 
 def _truth(objects: Sequence[str], captions: Sequence[str] = ()) -> dict[str, Any]:

@@ -189,17 +189,25 @@ def mentioned(lemmas: Sequence[str], category_of: Mapping[str, str] = CATEGORY_O
         lemmas: the text's words in their dictionary form.
         category_of: which words count, as `CATEGORY_OF` or from `read_synonyms`.
     """
+    return [category for category, _, _ in located(lemmas, category_of)]
+
+
+def located(
+    lemmas: Sequence[str], category_of: Mapping[str, str] = CATEGORY_OF
+) -> list[tuple[str, int, int]]:
+    """The same, each with the words that it is: from the first on, up to but without the second."""
     objects = _merged(lemmas)
-    if "toilet" in objects:  # "the seat of the toilet" is no chair
-        objects = [word for word in objects if word != "seat"]
-    return [category_of[word] for word in objects if word in category_of]
+    if any(word == "toilet" for word, _, _ in objects):  # "the seat of the toilet" is no chair
+        objects = [found for found in objects if found[0] != "seat"]
+    return [(category_of[word], a, b) for word, a, b in objects if word in category_of]
 
 
-def _merged(lemmas: Sequence[str]) -> list[str]:
+def _merged(lemmas: Sequence[str]) -> list[tuple[str, int, int]]:
     """The words, from the left, with each pair as one."""
     merged, position = [], 0
     while position < len(lemmas):
         pair = " ".join(lemmas[position : position + 2])
-        merged.append(PAIRS.get(pair, lemmas[position]))
-        position += 2 if pair in PAIRS else 1
+        end = position + (2 if pair in PAIRS else 1)
+        merged.append((PAIRS.get(pair, lemmas[position]), position, end))
+        position = end
     return merged

@@ -97,7 +97,12 @@ class HallusionBench(FileBenchmark):
 
     def score(self, item: Item, response: str) -> float:
         """1 if the judge finds the response correct, else 0."""
-        return float(self.verdicts([item], [response]) == ["correct"])
+        return self.scores(item, [response])[0]
+
+    def scores(self, item: Item, responses: Sequence[str]) -> list[float]:
+        """The same for several responses to one item, judged in parallel."""
+        verdicts = self.verdicts([item] * len(responses), responses)
+        return [float(verdict == "correct") for verdict in verdicts]
 
     def verdicts(self, items: Sequence[Item], responses: Sequence[str]) -> list[Verdict]:
         """The judge's verdicts, one an item; many at once are judged in parallel."""

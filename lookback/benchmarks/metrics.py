@@ -45,6 +45,10 @@ class MeanOfScores(ABC):
     def score(self, item: Item, response: str) -> float:
         """The quality of one response, in [0, 1]; higher is better."""
 
+    def scores(self, item: Item, responses: Sequence[str]) -> list[float]:
+        """The quality of several responses to one item."""
+        return [self.score(item, response) for response in responses]
+
     def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
         """The mean score and what else the benchmark reports, in per cent."""
         scores = [self.score(i, r) for i, r in zip(items, responses, strict=True)]

@@ -70,7 +70,8 @@ def read_responses(
         if not line.strip():
             continue
         try:
-            name, response = _entry(line)
+            name, entry = read_line(line)
+            response = response_of(entry)
             if name not in by_id:
                 raise ValueError(f"unknown id {name!r}: not among {known_as}")
             index = by_id[name]
@@ -99,18 +100,31 @@ def _lines(path: str | os.PathLike[str]) -> list[bytes]:
         raise FileNotFoundError(f"no file of responses {os.fspath(path)!r}") from None
 
 
-def _entry(line: bytes) -> tuple[str, str]:
-    """The id, as a string, and the response of one line."""
+def read_line(line: str | bytes) -> tuple[str, dict[str, Any]]:
+    """The id, as a string, and all entries of one line.
+
+    Raises:
+        ValueError: it is no JSON object, or has no id.
+    """
     try:
         entry = json.loads(line)
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from None
     if not isinstance(entry, dict):
         raise ValueError('not an object: {"id": ..., "response": "..."} is needed')
-    name, response = _value(entry, ID_KEYS), _value(entry, RESPONSE_KEYS)
+    return _name(_value(entry, ID_KEYS)), entry
+
+
+def response_of(entry: dict[str, Any]) -> str:
+    """The response of a line.
+
+    Raises:
+        ValueError: it has none, or one that is no string.
+    """
+    response = _value(entry, RESPONSE_KEYS)
     if not isinstance(response, str):
         raise ValueError(f"the response is not a string but {response!r:.60}")
-    return _name(name), response
+    return response
 
 
 def _value(entry: dict[str, Any], keys: tuple[str, ...]) -> Any:

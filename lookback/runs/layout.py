@@ -89,6 +89,14 @@ def write_shard(folder: Path, table: str, shard: int, rows: list[dict[str, Any]]
         )
 
 
+def read_shard(
+    folder: Path, table: str, shard: int, columns: Iterable[str] | None = None
+) -> pa.Table:
+    """One shard of a table; of some columns, only those are read."""
+    names = None if columns is None else list(columns)
+    return pq.read_table(shard_path(folder, table, shard), columns=names)
+
+
 def read_table(folder: Path, table: str, columns: Iterable[str] | None = None) -> pa.Table:
     """All shards of a table, in order; of some columns, only those are read."""
     files = sorted((folder / table).glob("*.parquet"))
@@ -102,7 +110,7 @@ def read_table(folder: Path, table: str, columns: Iterable[str] | None = None) -
         raise RunError(f"cannot read the run {str(folder)!r}: {error}") from error
 
 
-class replacing:  # noqa: N801  (used as a verb)
+class replacing:
     """`with replacing(path) as temporary`: write there; on success it takes the path's place."""
 
     def __init__(self, path: Path) -> None:

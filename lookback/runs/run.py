@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lookback.runs.layout import (
@@ -23,8 +22,8 @@ from lookback.runs.layout import (
     SHARD,
     TOKEN_COLUMNS,
     RunError,
+    read_shard,
     read_table,
-    shard_path,
 )
 from lookback.scores.formula import Array
 from lookback.scores.registry import SignalBatch, get_scorer
@@ -247,32 +246,30 @@ class Run:
 
     def candidates(self, row: int) -> Candidates:
         """The candidates of one item, as an engine gave them, but without engine and image."""
-        place = int(self.places[row])
-        table = read_candidates(self.path, place)
-        items = tuple(
+        return self.candidates_at(int(self.places[row]))
+
+    def candidates_at(self, place: int) -> Candidates:
+        """The same for the item at a position of the split; only its shard is read."""
+        shard = place // SHARD
+        about = _only(read_shard(self.path, "items", shard), place).to_pylist()[0]
+        table = _only(read_shard(self.path, "candidates", shard), place)
+        items = [
             Candidate(
-                r["index"],
-                r["text"],
-                Signals(**{name: r[name] for name in TOKEN_COLUMNS}),
-                r["finish"],
+                row["index"],
+                row["text"],
+                Signals(**{name: row[name] for name in TOKEN_COLUMNS}),
+                row["finish"],
             )
-            for r in table.to_pylist()
-        )
-        about = self.items.filter(pc.equal(self.items["item"], place)).to_pylist()[0]
+            for row in table.to_pylist()
+        ]
         return Candidates(
-            items,
+            tuple(items),
             about["question"],
             np.array(about["prompt_ids"]),
             model=self.model,
             defaults=self.defaults,
             sampling=self.what.get("sampling") or {},
         )
-
-
-def read_candidates(folder: Path, place: int) -> pa.Table:
-    """The rows of one item's candidates; only the shard that has them is read."""
-    table = pq.read_table(shard_path(folder, "candidates", place // SHARD))
-    return table.filter(pc.equal(table["item"], place))
 
 
 def open_run(path: str | os.PathLike[str]) -> Run:
@@ -296,6 +293,10 @@ def open_runs(paths: Iterable[str | os.PathLike[str]]) -> list[Run]:
             raise RunError(f"no run in {str(path)!r}: neither it nor a folder in it has {MANIFEST}")
         runs += [Run(file.parent) for file in inner]
     return runs
+
+
+def _only(table: pa.Table, place: int) -> pa.Table:
+    return table.filter(pc.equal(table["item"], place))
 
 
 def _numbers(column: pa.ChunkedArray) -> NDArray[Any]:

@@ -47,13 +47,14 @@ def main(runs: Runs) -> Result:
 
 def _model(model: str, runs: list[Run]) -> list[dict[str, Any]]:
     """The rows of one model: a method, benchmark and N each, then each method's average."""
-    setups = [(run, n) for run in runs for n in budgets(run)]
+    # A seed a run: its methods and N see the same samples, other benchmarks samples of their own.
+    setups = [(seed, run, n) for seed, run in enumerate(runs) for n in budgets(run)]
     rows = []
     for method in NAMES:
         draws = []
-        for run, n in setups:
+        for seed, run, n in setups:
             values = outcome(run, method, n) if has(run, method, n) else np.full(1, np.nan)
-            sampled = resampled(100 * values)
+            sampled = resampled(100 * values, seed)
             draws.append(sampled)
             rows.append(_row(model, title(run), method, n, percent(values), sampled, len(run.ids)))
         if all(np.isfinite(d).all() for d in draws):

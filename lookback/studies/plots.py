@@ -54,6 +54,20 @@ def panels(
     return figure, axes
 
 
+def tiles(
+    count: int, high: int = 1, across: int = 4, **settings: Any
+) -> tuple[Figure, list[list[Any]]]:
+    """A figure of `count` tiles, each of `high` axes one below another; `across` tiles a row."""
+    columns = min(count, across)
+    figure, axes = panels(-(-count // columns) * high, columns, **settings)
+    places = [(row, column) for row in range(0, len(axes), high) for column in range(columns)]
+    found = [list(axes[row : row + high, column]) for row, column in places]
+    for tile in found[count:]:
+        for axis in tile:
+            axis.set_axis_off()
+    return figure, found[:count]
+
+
 def saved(figure: Figure, form: str) -> bytes:
     """The figure as "png" or "svg"."""
     buffer = io.BytesIO()

@@ -50,7 +50,8 @@ DRAWS = 2000
 
 def picks(scores: Array) -> NDArray[np.intp]:
     """(items,): the first of the highest scores in each row; NaN loses to every number."""
-    return np.asarray(np.where(np.isnan(scores), -np.inf, scores).argmax(axis=1))
+    ranked = np.nan_to_num(scores, nan=-np.inf, posinf=np.inf)  # -inf becomes a number above NaN
+    return np.asarray(ranked.argmax(axis=1))
 
 
 def picked(scores: Array, quality: Array) -> Array:
@@ -91,7 +92,7 @@ def budgets(run: Run) -> list[int]:
 
 
 def resampled(values: Array, seed: int = 0, draws: int = DRAWS) -> Array:
-    """(draws,): means of bootstrap samples of items.
+    """(draws,): means of bootstrap samples of items; of several columns, (draws, columns).
 
     The same seed and number of items draw the same items, so that differences are paired.
     """

@@ -109,6 +109,11 @@ def ranked(values: Sequence[float], form: str = "{:.2f}", notes: Sequence[str] =
     ]
 
 
+def beside(names: Sequence[str], columns: Sequence[Sequence[Cell | str]]) -> list[list[Cell | str]]:
+    """The rows of a table whose columns are given, each with its name in front."""
+    return [[name, *cells] for name, *cells in zip(names, *columns, strict=True)]
+
+
 def _cell(cell: Cell | str) -> Cell:
     return cell if isinstance(cell, Cell) else Cell(cell)
 

@@ -35,6 +35,10 @@ class ScenesAmber(DescriptionTask):
         """All its things."""
         return {"things": scene.truth()}
 
+    def there(self, item: Item) -> set[str]:
+        """Those of its things."""
+        return {thing["category"] for thing in item.truth["things"]}
+
     def judged(self, item: Item, response: str) -> tuple[dict[Fact, bool], set[Fact]]:
         """The facts that a response asserts, each with its truth, and those it should assert."""
         things = [

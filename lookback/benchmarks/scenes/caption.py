@@ -27,9 +27,13 @@ class ScenesCaption(DescriptionTask):
         """Its categories."""
         return {"categories": sorted({t.category for t in scene.things})}
 
+    def there(self, item: Item) -> set[str]:
+        """As the truth lists them."""
+        return set(item.truth["categories"])
+
     def precision_recall(self, item: Item, response: str) -> tuple[float, float]:
         """Of the categories named and of those there, the shares that are both."""
-        named, there = parse(response).categories(), set(item.truth["categories"])
+        named, there = parse(response).categories(), self.there(item)
         hits = len(named & there)
         return share(hits, len(named)), share(hits, len(there))
 

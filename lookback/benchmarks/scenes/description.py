@@ -10,6 +10,8 @@ import numpy as np
 
 from lookback.benchmarks.base import Item
 from lookback.benchmarks.metrics import f1, mean_percent
+from lookback.benchmarks.scenes.lexicon import origins
+from lookback.benchmarks.scenes.parse import parse
 from lookback.benchmarks.scenes.scene import Scene, sample_scene
 from lookback.benchmarks.scenes.task import ScenesTask
 
@@ -25,6 +27,10 @@ class DescriptionTask(ScenesTask):
     @abstractmethod
     def truth(self, scene: Scene) -> dict[str, Any]:
         """What the metric needs to know of a scene."""
+
+    @abstractmethod
+    def there(self, item: Item) -> set[str]:
+        """The categories of which there is a thing."""
 
     @abstractmethod
     def precision_recall(self, item: Item, response: str) -> tuple[float, float]:
@@ -44,6 +50,15 @@ class DescriptionTask(ScenesTask):
     def score(self, item: Item, response: str) -> float:
         """F1 of one response."""
         return f1(*self.precision_recall(item, response))
+
+    def mentions(self, item: Item, response: str) -> list[tuple[int, int, bool]]:
+        """Where the response names things as there, and whether they are: (start, end, right)."""
+        at, there = origins(response), self.there(item)
+        return [
+            (at[m.at[0]], at[m.at[1] - 1] + 1, m.category in there)
+            for m in parse(response).mentions
+            if m.category and not m.negated
+        ]
 
     def details(
         self, items: Sequence[Item], responses: Sequence[str], scores: list[float]

@@ -115,27 +115,54 @@ LEXICON: dict[str, Token] = {
 LONGEST = max(len(phrase.split()) for phrase in LEXICON)
 
 
+Span = tuple[int, int]
+"""From the first character on, up to but without the second."""
+
+
 def tokens(text: str) -> list[Token]:
     """The text as tagged tokens, the longest known phrase first, ending in a stop."""
-    words = WORD.findall(text.lower().replace("’", "'").replace("'s ", " is "))
+    return [token for token, _ in located(text)]
+
+
+def located(text: str) -> list[tuple[Token, Span]]:
+    """The same, each with its characters in `plain(text)`."""
+    matches = list(WORD.finditer(plain(text)))
+    words, spans = [m[0] for m in matches], [m.span() for m in matches]
     if words[:1] and words[0] in EDGES and (words[1:2] or ["."])[0] in STOPS:
         words.insert(0, "the")
-    found, i = [], 0
+        spans.insert(0, spans[0])
+    found: list[tuple[Token, Span]] = []
+    i = 0
     while i < len(words):
         for length in range(min(LONGEST, len(words) - i), 0, -1):
             token = LEXICON.get(" ".join(words[i : i + length]))
             if token is not None:
-                found.append(token)
+                found.append((token, (spans[i][0], spans[i + length - 1][1])))
                 i += length
                 break
         else:
-            word = words[i]
+            word, span = words[i], spans[i]
             i += 1
             if word.isdigit():
-                found.append(Token("number", str(int(word))))
+                found.append((Token("number", str(int(word))), span))
             elif word.endswith("n't"):
                 stem = LEXICON.get(word[:-3])
-                found += [stem, Token("not", word)] if stem else [Token("not", word)]
+                found += [(stem, span)] if stem else []
+                found.append((Token("not", word), span))
             else:
-                found.append(Token("word", word))
-    return [*found, Token("stop", ".")]
+                found.append((Token("word", word), span))
+    return [*found, (Token("stop", "."), (0, 0))]
+
+
+def plain(text: str) -> str:
+    """The text as the dictionary reads it: in lower case, "'s" written out."""
+    return text.lower().replace("’", "'").replace("'s ", " is ")
+
+
+def origins(text: str) -> list[int]:
+    """For each character of `plain(text)` the character of the text that it comes from."""
+    # Few letters have a lower case of two characters; "'s " is the only change of length else.
+    at = [i for i, char in enumerate(text) for _ in char.lower()]
+    for match in reversed(list(re.finditer("'s ", text.lower().replace("’", "'")))):
+        at.insert(match.start(), at[match.start()])
+    return at

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from lookback.benchmarks.scenes.lexicon import Token, tokens
+from lookback.benchmarks.scenes.lexicon import Span, Token, located
 
 
 @dataclass(eq=False)
@@ -25,6 +25,7 @@ class Mention:
         said: the values asserted, by "color", "size" and "place".
         denied: the values denied: "the cup is not red".
         negated: the text says that there is no such thing.
+        at: where its noun stands, in characters of `lexicon.plain(text)`.
     """
 
     category: str | None = None
@@ -33,6 +34,7 @@ class Mention:
     said: dict[str, list[str]] = field(default_factory=dict)
     denied: dict[str, list[str]] = field(default_factory=dict)
     negated: bool = False
+    at: Span = (0, 0)
 
     def tell(self, token: Token, denied: bool = False) -> None:
         """Note a colour, a size or a place."""
@@ -67,6 +69,7 @@ class _Reader:
     def __init__(self) -> None:
         self.parsed = Parsed()
         self.subject: Mention | None = None
+        self.at: Span = (0, 0)  # of the token that is being read
         self.begin_sentence()
 
     def begin_sentence(self) -> None:
@@ -81,7 +84,9 @@ class _Reader:
         self.verb = self.denying = self.broken = False
 
     def read(self, text: str) -> Parsed:
-        for token, following in pairwise([*tokens(text), Token("end", "")]):
+        for (token, self.at), (following, _) in pairwise(
+            [*located(text), (Token("end", ""), (0, 0))]
+        ):
             if token.tag == "no" and following.tag in ("comma", "stop"):
                 continue  # the answer "No", not a determiner
             handler = getattr(self, f"on_{token.tag}", None)
@@ -139,6 +144,7 @@ class _Reader:
         else:
             mention = self.mention(category)
             self.connect(mention)
+        mention.at = self.at
         if self.number is not None and self.number.tag != "the":
             mention.exact = self.number.tag != "a"
             mention.count = {"a": 1, "no": 0}.get(self.number.tag)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lookback.benchmarks.evaluate import Evaluation, Listed
     from lookback.benchmarks.responses import Problem
     from lookback.engines import Progress
+    from lookback.runs.start import Summary
     from lookback.scores.registry import Scorer
     from lookback.signals import Candidate, Candidates
+    from lookback.studies.base import Result
 
 
 @contextmanager
@@ -26,6 +30,114 @@ def progress(title: str) -> Iterator[Progress]:
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def long_progress(title: str, unit: str) -> Iterator[Progress]:
+    """A bar with rate and time left on stderr; a line now and then if nobody watches a bar."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    errors = console(stderr=True)
+    if not errors.is_terminal:
+        yield _lines(title, unit)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=errors, transient=True) as bar:
+        task = bar.add_task(title, total=None, rate="")
+        rate = _Rate()
+
+        def update(done: int, total: int) -> None:
+            said = f"{rate(done):.2f} {unit}/s" if rate(done) else ""
+            bar.update(task, completed=done, total=total, rate=said)
+
+        yield update
+
+
+class _Rate:
+    """Pieces a second since the first call, which tells how many were done before."""
+
+    def __init__(self) -> None:
+        self.first: tuple[float, int] | None = None
+
+    def __call__(self, done: int) -> float:
+        now = time.monotonic()
+        if self.first is None:
+            self.first = now, done
+        began, before = self.first
+        return (done - before) / (now - began) if now > began else 0.0
+
+
+def _lines(title: str, unit: str, every: float = 10.0) -> Progress:
+    rate = _Rate()
+    said = time.monotonic()
+
+    def update(done: int, total: int) -> None:
+        nonlocal said
+        speed = rate(done)
+        if time.monotonic() - said < every or not speed:
+            return
+        said = time.monotonic()
+        left = duration((total - done) / speed)
+        line = f"{title}: {done}/{total}, {speed:.2f} {unit}/s, {left} left"
+        print(line, file=sys.stderr, flush=True)
+
+    return update
+
+
+def duration(seconds: float) -> str:
+    """As people say it: 40 s, 3.5 min, 2.1 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def show_summary(summary: Summary, most: int = 5) -> None:
+    """How a run ended: results on stdout, what failed on stderr."""
+    for name, error in summary.failed[:most]:
+        print(f"lookback: failed: {printable(name)}: {printable(error)}", file=sys.stderr)
+    if len(summary.failed) > most:
+        print(f"lookback: and {len(summary.failed) - most} more failures", file=sys.stderr)
+    run = summary.run
+    print(f"{run.path}: {summary.items} items, {len(run.texts)} candidates, ", end="")
+    print(f"{len(summary.failed)} failed")
+
+
+def show_study(name: str, result: Result, written: list[Path]) -> None:
+    """A study's tables and notes, and where its files are."""
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    out = console()
+    styles = {"best": "bold", "second": "underline", "": ""}
+    for table in result.tables:
+        shown = RichTable(box=None, pad_edge=False, title=table.caption, title_justify="left")
+        for number, column in enumerate(table.columns):
+            head = Text("\n".join(part for part in column if part))
+            shown.add_column(head, justify="right" if number else "left")
+        for row in table.rows:
+            cells = [(c, "") if isinstance(c, str) else (c.text, c.mark) for c in row]
+            shown.add_row(*(Text(printable(text), style=styles[mark]) for text, mark in cells))
+        out.print(shown)
+        out.print()
+    for note in result.notes:
+        out.print(f"note: {note}", highlight=False, markup=False)
+    for path in written:
+        print(path, file=sys.stderr)
 
 
 def show_candidates(cands: Candidates, scorer: str, params: dict[str, Any], as_json: bool) -> None:

@@ -1,0 +1,157 @@
+"""The commands about one image and question: `ask`, `score`, `scorers`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lookback.cli.app import (
+    Alpha,
+    AsJson,
+    Device,
+    Image,
+    Lam,
+    Model,
+    Scorer,
+    Settings,
+    app,
+    settings_of,
+)
+from lookback.cli.terminal import console, print_json, progress, show_candidates, show_scorers
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as PilImage
+
+    from lookback.engines.transformers import TransformersEngine
+
+
+@app.command()
+def ask(
+    image: Annotated[str, typer.Argument(help="A file or a URL.")],
+    question: Annotated[str, typer.Argument(help="What to ask about it.")],
+    n: Annotated[int, typer.Option("-n", help="How many answers to draw.")] = 25,
+    model: Model = None,
+    scorer: Scorer = "lookback",
+    alpha: Alpha = None,
+    lam: Lam = None,
+    settings: Settings = None,
+    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 1.2,
+    top_p: Annotated[float, typer.Option(help="The nucleus to sample from.")] = 0.9,
+    max_new_tokens: Annotated[int, typer.Option(help="The longest answer.")] = 256,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same answers.")] = 42,
+    more_images: Image = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a question about an image N times, rank the answers, print the best."""
+    params = _params(scorer, alpha, lam, settings)
+    images = _images([image, *(more_images or [])])
+    lb = _load(model, device)
+    with progress(f"drawing {n} answers") as bar:
+        cands = lb.sample(
+            images,
+            question,
+            n,
+            temperature=temperature,
+            top_p=top_p,
+            max_new_tokens=max_new_tokens,
+            seed=seed,
+            progress=bar,
+        )
+    show_candidates(cands, scorer, params, as_json)
+
+
+@app.command()
+def score(
+    image: Annotated[str, typer.Argument(help="A file or a URL.")],
+    question: Annotated[str, typer.Argument(help="What was asked about it.")],
+    responses: Annotated[
+        list[str] | None,
+        typer.Argument(help="The answers.", show_default=False),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="Read answers from here, one a line; - is stdin.", show_default=False),
+    ] = None,
+    model: Model = None,
+    scorer: Scorer = "lookback",
+    alpha: Alpha = None,
+    lam: Lam = None,
+    settings: Settings = None,
+    more_images: Image = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score answers that exist already, from any model or person, and rank them."""
+    given = list(responses or [])
+    if file is not None:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        given += [line for line in text.splitlines() if line.strip()]
+    if not given:
+        raise ValueError("no answers given: write them as arguments, or name a --file")
+    params = _params(scorer, alpha, lam, settings)
+    images = _images([image, *(more_images or [])])
+    lb = _load(model, device)
+    with progress(f"scoring {len(given)} answers") as bar:
+        cands = lb.score(images, question, given, progress=bar)
+    show_candidates(cands, scorer, params, as_json)
+
+
+@app.command()
+def scorers(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """List the scorers and their settings."""
+    from lookback.scores.registry import scorers as registered
+
+    known = list(registered().values())
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": s.name,
+                    "needs": s.needs,
+                    "image": s.image,
+                    "together": s.together,
+                    "settings": s.params,
+                    "about": s.about,
+                }
+                for s in known
+            ]
+        )
+        return
+    show_scorers(known)
+
+
+def _params(
+    scorer: str, alpha: float | None, lam: float | None, settings: list[str] | None
+) -> dict[str, Any]:
+    """The scorer's settings, wrong ones named before a model is loaded, which can take minutes."""
+    from lookback.scores.registry import get_scorer
+
+    params: dict[str, Any] = {"alpha": alpha, "lam": lam}
+    params = {name: value for name, value in params.items() if value is not None}
+    params |= settings_of(settings)
+    get_scorer(scorer).check(params)
+    return params
+
+
+def _images(images: list[str]) -> list[PilImage]:
+    from lookback.images import load_images
+
+    return load_images(images)
+
+
+def _load(model: str | None, device: str | None) -> TransformersEngine:
+    with console(stderr=True).status("loading the model"):
+        import transformers
+
+        from lookback.engines.transformers import load
+
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
+        engine = load(model, device=device)
+    if model is None:
+        print("lookback: the embedded model knows drawn scenes only; see --model", file=sys.stderr)
+    return engine

@@ -1,0 +1,84 @@
+"""The `lookback` command: the options that several commands share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    help="Which of N answers does the image support? Scores vision-language model responses.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Image = Annotated[
+    list[str] | None, typer.Option("--image", "-i", help="A further image; may be repeated.")
+]
+Model = Annotated[
+    str | None,
+    typer.Option(help="A hub id or a folder.", show_default=False),
+]
+Scorer = Annotated[str, typer.Option(help="Rank by this; see `lookback scorers`.")]
+Alpha = Annotated[
+    float | None,
+    typer.Option(help="LookBack's α; by default the model family's.", show_default=False),
+]
+Lam = Annotated[
+    float | None,
+    typer.Option(help="LookBack's λ; by default the model family's.", show_default=False),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting of the scorer; may be repeated.",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print all signals as JSON.")]
+Device = Annotated[
+    str | None,
+    typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.", show_default=False),
+]
+
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        help="The folder of the benchmark's files, or of one folder a benchmark.",
+        envvar="LOOKBACK_DATA",
+    ),
+]
+
+
+@app.callback()
+def _plugins(
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(help="A module or a .py file with scorers of your own; may be repeated."),
+    ] = None,
+) -> None:
+    if plugin:
+        from lookback.scores.registry import load_plugin
+
+        for name in plugin:
+            load_plugin(name)
+
+
+def settings_of(given: list[str] | None) -> dict[str, Any]:
+    """`--set NAME=VALUE`, several times, as a dictionary; values are JSON, or words."""
+    found: dict[str, Any] = {}
+    for setting in given or []:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--set {setting}: write NAME=VALUE")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value  # a word
+    return found

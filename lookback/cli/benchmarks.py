@@ -1,0 +1,88 @@
+"""The commands about benchmarks: `benchmarks`, `evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lookback.cli.app import Data, app
+from lookback.cli.terminal import print_json, progress, show_benchmarks, show_evaluation, warn
+
+
+@app.command()
+def benchmarks(
+    data: Data = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """List the benchmarks, where to get their files, and whether they are found."""
+    from dataclasses import asdict
+
+    from lookback.benchmarks.evaluate import list_benchmarks
+
+    known = list_benchmarks(data)
+    if as_json:
+        print_json([asdict(b) for b in known])
+        return
+    show_benchmarks(known)
+
+
+@app.command()
+def evaluate(
+    benchmark: Annotated[str, typer.Argument(help="One of `lookback benchmarks`.")],
+    responses: Annotated[
+        Path, typer.Option(help='The responses: {"id": ..., "response": "..."} a line.')
+    ],
+    data: Data = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="Score these items; `all` is all there are.", show_default=False),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Bad lines and missing ids are an error.")
+    ] = False,
+    synonyms: Annotated[
+        Path | None, typer.Option(help="chair: a synonyms.txt to use.", show_default=False)
+    ] = None,
+    judge_model: Annotated[
+        str | None,
+        typer.Option(
+            help="hallusionbench: the language model that judges; without, rules do.",
+            envvar="LOOKBACK_JUDGE_MODEL",
+        ),
+    ] = None,
+    judge_url: Annotated[
+        str | None,
+        typer.Option(
+            help="Its OpenAI-compatible endpoint; by default OPENAI_BASE_URL.", show_default=False
+        ),
+    ] = None,
+    judge_key: Annotated[
+        str | None,
+        typer.Option(help="Its API key; by default OPENAI_API_KEY.", show_default=False),
+    ] = None,
+    judge_cache: Annotated[
+        Path | None, typer.Option(help="The file that keeps its replies.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Score anybody's responses on a benchmark; no model needed."""
+    from lookback.benchmarks import evaluate as evaluation
+
+    settings: dict[str, Any] = {"synonyms": synonyms} if synonyms else {}
+    with progress("scoring") as bar:
+        if benchmark == "hallusionbench" or judge_url or judge_key or judge_cache:
+            from lookback.benchmarks.judge import get_judge
+
+            settings["judge"] = get_judge(judge_model, judge_url, judge_key, judge_cache, bar)
+        try:
+            result = evaluation.evaluate(benchmark, responses, data, split, strict, **settings)
+        except evaluation.BadResponses as error:
+            warn(error.problems)
+            raise
+    warn(result.problems)
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        show_evaluation(result)

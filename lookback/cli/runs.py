@@ -1,0 +1,248 @@
+"""The commands about runs: `run`, `study`, `studies`. Parse, call, print, as the others."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lookback.cli.app import Data, Device, Settings, app, settings_of
+from lookback.cli.terminal import (
+    console,
+    duration,
+    long_progress,
+    print_json,
+    show_study,
+    show_summary,
+)
+
+FAILED = 3
+"""The exit status of a run that ended, but with items that failed."""
+
+
+@app.command()
+def run(
+    benchmark: Annotated[
+        str | None,
+        typer.Option(help="One of `lookback benchmarks`.", show_default=False),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="A hub id or a folder; by default the embedded one.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The run's folder; by default runs/ and what it is.", show_default=False),
+    ] = None,
+    n: Annotated[int, typer.Option("-n", help="How many candidates an item.")] = 25,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same candidates.")] = 42,
+    limit: Annotated[
+        int | None, typer.Option(help="Only the first so many items.", show_default=False)
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="Which items; by default what the paper uses.", show_default=False),
+    ] = None,
+    data: Data = None,
+    candidates: Annotated[
+        Path | None,
+        typer.Option(
+            help="Do not draw: take these responses, a JSONL file or another run.",
+            show_default=False,
+        ),
+    ] = None,
+    image: Annotated[
+        str,
+        typer.Option(help="own; or, for a control of a run: none, random (another item's)."),
+    ] = "own",
+    scorers: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[@N]",
+            help="Record a scorer that looks again, e.g. vauq, usc@5; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 1.2,
+    top_p: Annotated[float, typer.Option(help="The nucleus to sample from.")] = 0.9,
+    max_new_tokens: Annotated[int, typer.Option(help="The longest answer.")] = 256,
+    workers: Annotated[
+        int, typer.Option(help="Processes that share the work, each with its own model.")
+    ] = 1,
+    device: Device = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the weights, e.g. bfloat16; by default the checkpoint's own on a GPU.",
+            show_default=False,
+        ),
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="Of the hub id.", show_default=False)] = None,
+    judge_model: Annotated[
+        str | None,
+        typer.Option(
+            help="hallusionbench: the language model that judges; without, rules do.",
+            envvar="LOOKBACK_JUDGE_MODEL",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Try a few items, say how long all will take.")
+    ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try items again that failed before.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Candidates for every item of a benchmark, with their signals, kept in a folder.
+
+    Stopped at any point, the same command goes on where it was.
+    """
+    from lookback.runs.plan import Plan
+    from lookback.runs.run import MANIFEST, Run
+
+    settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data and str(data)}
+    settings |= {"split": split, "limit": limit, "revision": revision}
+    if candidates is not None and (candidates / MANIFEST).exists():
+        before = Run(candidates)
+        same = {key: before.what[key] for key in ("benchmark", "split", "limit", "revision")}
+        same["model"] = None if before.model == "embedded" else before.model
+        same["data"] = before.manifest.get("data")
+        settings = {key: same[key] if given is None else given for key, given in settings.items()}
+    if settings["benchmark"] is None:
+        raise ValueError("name a --benchmark; `lookback benchmarks` lists them")
+    plan = Plan(
+        **settings,
+        candidates=None if candidates is None else str(candidates),
+        judge={"model": judge_model} if judge_model else {},
+        n=n,
+        temperature=temperature,
+        top_p=top_p,
+        max_new_tokens=max_new_tokens,
+        seed=seed,
+        image=image,
+        scorers=tuple(name for given in scorers or [] for name in given.split(",")),
+        device=device,
+        dtype=dtype,
+    )
+    if dry_run:
+        _estimate(plan, workers, as_json)
+        return
+    from lookback.runs.start import start
+
+    folder = out or _folder(plan)
+    say = lambda line: print(f"lookback: {line}", file=sys.stderr)  # noqa: E731
+    with long_progress(f"{plan.benchmark} to {folder}", "steps") as bar:
+        summary = start(
+            plan, folder, workers=workers, retry_failed=retry_failed, progress=bar, say=say
+        )
+    if as_json:
+        counts = {"items": summary.items, "failed": len(summary.failed), "worked": summary.worked}
+        print_json({"run": str(folder), "manifest": summary.run.manifest} | counts)
+    else:
+        show_summary(summary)
+    if summary.failed:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def study(
+    name: Annotated[str, typer.Argument(help="One of `lookback studies`, or all.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of runs, or folders that hold such folders.")
+    ],
+    out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("studies"),
+    settings: Settings = None,
+    items: Annotated[int, typer.Option(help="all: items a run in the report's browser.")] = 40,
+    as_json: Annotated[bool, typer.Option("--json", help="The tidy table as JSON.")] = False,
+) -> None:
+    """A table or figure of the paper from recorded runs; `all` writes all and one HTML report."""
+    from lookback.runs import open_runs
+    from lookback.studies.base import get_study
+    from lookback.studies.write import write
+
+    given = open_runs(runs)
+    for one in given:
+        if not one.finished:
+            print(
+                f"lookback: {one.path} is not finished: the numbers are of a part", file=sys.stderr
+            )
+    if name == "all":
+        _report(given, out, items)
+        return
+    with console(stderr=True).status(name):
+        result = get_study(name)(given, settings_of(settings))
+        written = write(name, result, out)
+    if as_json:
+        print_json({"study": name, "rows": result.rows, "notes": result.notes})
+    else:
+        show_study(name, result, written)
+
+
+@app.command()
+def studies(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """List the studies and what of the paper they reproduce."""
+    from rich.table import Table
+
+    from lookback.studies.base import STUDIES, get_study
+
+    known = [get_study(name) for name in STUDIES]
+    if as_json:
+        print_json(
+            [
+                {"name": s.name, "paper": s.paper, "settings": s.params, "about": s.about}
+                for s in known
+            ]
+        )
+        return
+    table = Table("study", "in the paper", "settings", "what it shows", box=None, pad_edge=False)
+    for s in known:
+        table.add_row(s.name, s.paper or "-", ", ".join(s.params), s.about)
+    console().print(table)
+
+
+def _report(given: list[Any], out: Path, items: int) -> None:
+    """Every study's files, and one page with all of them."""
+    from lookback.report import report
+    from lookback.runs.layout import replacing
+    from lookback.studies.base import STUDIES, Result, get_study
+    from lookback.studies.write import write
+
+    results: dict[str, Result | str] = {}
+    with long_progress("studies", "studies") as bar:
+        for number, name in enumerate(STUDIES):
+            bar(number, len(STUDIES))
+            try:
+                results[name] = result = get_study(name)(given)
+                write(name, result, out)
+            except ValueError as error:  # what it needs is not in these runs
+                results[name] = str(error)
+                print(f"lookback: {name}: {error}", file=sys.stderr)
+    page = out / "report.html"
+    with replacing(page) as temporary:
+        temporary.write_text(report(given, results, items), encoding="utf-8")
+    print(page)
+
+
+def _estimate(plan: Any, workers: int, as_json: bool) -> None:
+    from lookback.runs.start import estimate
+
+    with console(stderr=True).status("trying the first items"):
+        found = estimate(plan, workers)
+    if as_json:
+        print_json(asdict(found))
+        return
+    print(
+        f"{found.items} items in about {duration(found.seconds)} with {workers} worker(s), "
+        f"about {found.megabytes:.1f} MB; from {found.tried} items, {found.failed} of which failed"
+    )
+
+
+def _folder(plan: Any) -> Path:
+    """runs/model_benchmark_seed, and the image for a control."""
+    model = Path(plan.model or "embedded").name
+    kind = "given" if plan.candidates else str(plan.seed)
+    image = "" if plan.image == "own" else f"_{plan.image}"
+    return Path("runs") / f"{model}_{plan.benchmark}_{kind}{image}"

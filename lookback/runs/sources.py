@@ -1,0 +1,204 @@
+"""Where an item's candidates come from (the model, a file, a run), and which image is shown."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lookback.benchmarks.responses import read_line, response_of
+from lookback.runs.layout import RunError
+from lookback.runs.plan import Plan
+from lookback.runs.run import MANIFEST, Run
+from lookback.signals import Candidate, Candidates, Signals
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from lookback.benchmarks.base import Item
+    from lookback.engines import Engine
+
+_NONE = np.empty(0, np.float32)
+NOTHING = Signals(np.empty(0, np.int64), (), _NONE, _NONE, _NONE, _NONE)
+
+
+class Source(ABC):
+    """Candidates for each item.
+
+    Attributes:
+        what: its part of the run's identity; None if the model draws them.
+    """
+
+    what: dict[str, Any] | None = None
+
+    def places(self, items: Sequence[Item]) -> list[int]:
+        """The positions of the items that it has candidates for."""
+        return list(range(len(items)))
+
+    @abstractmethod
+    def candidates(self, engine: Engine, image: Any, place: int, item: Item) -> Candidates:
+        """An item's candidates with their signals under an image (None for none)."""
+
+
+class Drawn(Source):
+    """The model draws them; each item has a seed of its own, each candidate a random stream."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def candidates(self, engine: Engine, image: Any, place: int, item: Item) -> Candidates:
+        """Draw them."""
+        plan = self.plan
+        return engine.sample(
+            image,
+            item.question,
+            plan.n,
+            temperature=plan.temperature,
+            top_p=plan.top_p,
+            max_new_tokens=plan.max_new_tokens,
+            seed=item_seed(plan.seed, item.id),
+        )
+
+
+class FromFile(Source):
+    """Responses of any other engine: {"id": ..., "responses": [...]} or "response" a line.
+
+    Lines with one response each may repeat an id; they are taken in order.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        data = path.read_bytes()
+        self.what = {"sha256": hashlib.sha256(data).hexdigest()}
+        self.responses: dict[str, list[str]] = {}
+        for number, line in enumerate(data.decode("utf-8-sig").split("\n"), start=1):
+            if line.strip():
+                try:
+                    name, said = _entry(line)
+                except ValueError as error:
+                    raise RunError(f"{str(path)!r}, line {number}: {error}") from None
+                self.responses.setdefault(name, []).extend(said)
+        if not self.responses:
+            raise RunError(f"{str(path)!r} has no responses")
+
+    def places(self, items: Sequence[Item]) -> list[int]:
+        """Of the items that the file has responses to."""
+        known = {name: p for p, item in enumerate(items) for name in (item.id, *item.aliases)}
+        unknown = [name for name in self.responses if name not in known]
+        if unknown:
+            raise RunError(
+                f"{str(self.path)!r} has responses to {len(unknown)} ids that are not among the "
+                f"{len(items)} items, e.g. {unknown[0]!r}: is it for another benchmark or split?"
+            )
+        return sorted({known[name] for name in self.responses})
+
+    def candidates(self, engine: Engine, image: Any, place: int, item: Item) -> Candidates:
+        """Score them, with one prefill."""
+        names = [name for name in (item.id, *item.aliases) if name in self.responses]
+        return scored(engine, image, item.question, [t for n in names for t in self.responses[n]])
+
+
+class FromRun(Source):
+    """The candidates of another run: token by token if it is the same model's, else their texts."""
+
+    def __init__(self, path: Path) -> None:
+        self.run = Run(path)
+        if not self.run.finished:
+            raise RunError(f"{str(path)!r} is not finished: run its command again first")
+        self.what = {"run": self.run.id}
+        self.rows = {int(place): row for row, place in enumerate(self.run.places)}
+
+    def places(self, items: Sequence[Item]) -> list[int]:
+        """Of the items that have candidates there."""
+        return sorted(self.rows)
+
+    def candidates(self, engine: Engine, image: Any, place: int, item: Item) -> Candidates:
+        """Score them, with one prefill."""
+        given = self.run.candidates(self.rows[place])
+        same = self.run.model == getattr(engine, "name", None)
+        return scored(engine, image, item.question, [c if same else c.text for c in given])
+
+
+def get_source(plan: Plan) -> Source:
+    """The source that a plan names.
+
+    Raises:
+        RunError: it cannot be read.
+    """
+    if plan.candidates is None:
+        return Drawn(plan)
+    path = Path(plan.candidates)
+    if path.is_dir():
+        return FromRun(path)
+    if not path.is_file():
+        raise RunError(f"no candidates in {str(path)!r}: neither a file nor a run ({MANIFEST})")
+    return FromFile(path)
+
+
+def scored(
+    engine: Engine, image: Any, question: str, responses: Sequence[str | Candidate]
+) -> Candidates:
+    """Given responses with their signals; an empty one stays, with none."""
+    empty = [not (r.strip() if isinstance(r, str) else len(r.signals)) for r in responses]
+    filled = [r for r, none in zip(responses, empty, strict=True) if not none]
+    if not filled:
+        raise ValueError(f"all {len(responses)} responses are empty: there is nothing to score")
+    found = engine.score(image, question, filled)
+    recorded = iter(found)
+    items = []
+    for index, (response, none) in enumerate(zip(responses, empty, strict=True)):
+        given = response if isinstance(response, Candidate) else None
+        signals = NOTHING if none else next(recorded).signals
+        text = given.text if given else str(response)
+        items.append(Candidate(index, text, signals, given.finish if given else "given"))
+    return replace(found, items=tuple(items))
+
+
+class Images:
+    """Which image each item is asked about."""
+
+    def __init__(self, plan: Plan, items: Sequence[Item]) -> None:
+        self.mode, self.seed, self.items = plan.image, plan.seed, items
+
+    def of(self, place: int) -> tuple[Image | None, str | None]:
+        """The image and the id of the item that it belongs to; None and None for no image.
+
+        A random one is that of another item, drawn evenly among all; one that looks the same (two
+        questions about one picture) is drawn again.
+        """
+        item = self.items[place]
+        if self.mode == "none":
+            return None, None
+        if self.mode == "own":
+            return item.image, item.id
+        rng = np.random.default_rng([self.seed, zlib.crc32(item.id.encode())])
+        own = item.image
+        for _ in range(100):
+            other = self.items[int(rng.integers(len(self.items)))]
+            if other.id != item.id and not _same(own, other.image):
+                return other.image, other.id
+        raise RunError("100 random images were all the item's own: are there others?")
+
+
+def item_seed(seed: int, item: str) -> int:
+    """The seed of one item's candidates: another item, or another seed, draws others."""
+    digest = hashlib.sha256(f"{seed}/{item}".encode()).digest()
+    return int.from_bytes(digest[:6], "big")
+
+
+def _same(first: Image, second: Image) -> bool:
+    return first.size == second.size and first.tobytes() == second.tobytes()
+
+
+def _entry(line: str) -> tuple[str, list[str]]:
+    name, entry = read_line(line)
+    said = entry["responses"] if "responses" in entry else [response_of(entry)]
+    if not isinstance(said, list) or not all(isinstance(text, str) for text in said):
+        raise ValueError(f"the responses are no list of strings but {said!r:.60}")
+    return name, said

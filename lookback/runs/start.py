@@ -1,0 +1,207 @@
+"""Begin a run, or go on with it; and say beforehand how long it will take."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lookback.runs.layout import SHARD, RunError, lock, read_shard, read_table, shard_path
+from lookback.runs.manifest import check_same, new_manifest, versions, write_manifest
+from lookback.runs.plan import Plan
+from lookback.runs.run import MANIFEST, Run
+from lookback.runs.work import Worker
+
+Progress = Callable[[int, int], None]
+BYTES_A_TOKEN = 21  # measured on sampled runs: 4 signals of 4 bytes, ids and words
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a run ended.
+
+    Attributes:
+        run: the run.
+        items: how many items it has.
+        failed: (id, error) of those that failed, and of scores that did.
+        worked: how many pieces of work this call did; 0 if all was there already.
+    """
+
+    run: Run
+    items: int
+    failed: list[tuple[str, str]]
+    worked: int
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will take, from its first items.
+
+    Attributes:
+        items: how many items it has.
+        tried: how many of them were tried.
+        seconds: for the whole run.
+        megabytes: on disk.
+        failed: how many of those tried failed.
+    """
+
+    items: int
+    tried: int
+    seconds: float
+    megabytes: float
+    failed: int
+
+
+def start(
+    plan: Plan,
+    out: str | Path,
+    *,
+    workers: int = 1,
+    retry_failed: bool = False,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Summary:
+    """Begin a run in a folder, or go on with the one that is there.
+
+    Args:
+        plan: what to do; must be the same when a run goes on, except for scorers, which may be
+            added.
+        out: the folder.
+        workers: processes that share the work.
+        retry_failed: try items again that failed before.
+        progress: called with (pieces of work done, of so many).
+        say: told in a line what a user should know.
+
+    Raises:
+        RunError: the folder holds another run, or another process is writing to it.
+    """
+    if workers < 1:
+        raise RunError(f"workers = {workers}: must be at least 1")
+    folder = Path(out)
+    if folder.exists() and not (folder / MANIFEST).exists() and _foreign(folder):
+        raise RunError(f"{str(folder)!r} holds other files: name a new folder with --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    held = lock(folder)
+    try:
+        for left in [*folder.glob(".*.[0-9]*"), *folder.glob("*/.*.[0-9]*")]:
+            left.unlink()  # halves that a killed process left
+        worker = Worker(plan, folder)
+        plan = _begin(plan, folder, worker, say)
+        worker.plan = plan
+        if retry_failed:
+            _forget_failures(folder)
+        worked = _work(plan, folder, worker, workers, progress)
+        return _finish(folder, worked)
+    finally:
+        held.release()
+
+
+def estimate(plan: Plan, workers: int = 1, tries: int = 3) -> Estimate:
+    """Try the first items without keeping anything; the very first only warms up."""
+    worker = Worker(plan, Path())
+    total = len(worker.places)
+    if total < 2:
+        raise RunError(f"there is nothing to estimate for {total} items: run it")
+    tokens, failed = [], 0
+    for number, place in enumerate(worker.places[: tries + 1]):
+        if number == 1:
+            began = time.perf_counter()
+        head, candidates, _ = worker.sample(place)
+        rows = worker.rows(place, candidates)
+        if candidates:
+            for name in plan.scorers:
+                worker.score(name, place, candidates)
+        tokens.append(sum(row["length"] for row in rows))
+        failed += head["error"] is not None
+    tried = len(tokens) - 1
+    seconds = (time.perf_counter() - began) / tried * total / workers
+    megabytes = sum(tokens) / len(tokens) * total * BYTES_A_TOKEN / 1e6
+    return Estimate(total, len(tokens), seconds, megabytes, failed)
+
+
+def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None]) -> Plan:
+    """Write the manifest, or compare with the one that is there; the plan with all its scorers."""
+    family = worker.engine.family
+    what = plan.what(worker.engine, worker.benchmark, worker.source.what)
+    defaults = {"alpha": family.alpha, "lam": family.lam}
+    manifest = new_manifest(what, defaults, list(plan.scorers), len(worker.places))
+    manifest["source"] = plan.candidates
+    manifest["data"] = plan.data
+    if (folder / MANIFEST).exists():
+        before = Run(folder).manifest
+        check_same(folder, before, manifest)
+        if before["versions"] != versions():
+            say("other versions than when this run began: see its manifest")
+        scorers = [*dict.fromkeys([*before["scorers"], *plan.scorers])]
+        manifest = before | {"scorers": scorers, "status": "running"}
+    write_manifest(folder, manifest)
+    return replace(plan, scorers=tuple(manifest["scorers"]))
+
+
+def _work(plan: Plan, folder: Path, worker: Worker, workers: int, progress: Progress | None) -> int:
+    tables = ["items", *(f"scores/{name}" for name in plan.scorers)]
+    missing = {
+        shard: [t for t in tables if not shard_path(folder, t, shard).exists()]
+        for shard in worker.shards
+    }
+    sizes = Counter(place // SHARD for place in worker.places)
+    total = len(worker.places) * len(tables)
+    before = done = total - sum(sizes[shard] * len(left) for shard, left in missing.items())
+
+    def report(stage: str, place: int, error: str | None) -> None:
+        nonlocal done
+        done += 1
+        if progress:
+            progress(done, total)
+
+    if progress:
+        progress(done, total)
+    todo = [shard for shard, left in missing.items() if left]
+    if workers == 1 or len(todo) < 2:
+        for shard in todo:
+            worker.work(shard, report)
+    else:
+        from lookback.runs.workers import work_together
+
+        worker.engine = None  # each process loads its own
+        work_together(plan, folder, todo, min(workers, len(todo)), report)
+    return done - before
+
+
+def _finish(folder: Path, worked: int) -> Summary:
+    """Count what failed, and say in the manifest that all was tried."""
+    items = read_table(folder, "items", ("item", "id", "error")).to_pylist()
+    names = {row["item"]: row["id"] for row in items}
+    run = Run(folder)
+    failed = [(row["id"], row["error"]) for row in items if row["error"]]
+    broken = len(failed)
+    for name in run.manifest["scorers"]:
+        for row in read_table(folder, f"scores/{name}", ("item", "error")).to_pylist():
+            if row["error"]:
+                failed.append((names[row["item"]], f"{name}: {row['error']}"))
+    write_manifest(
+        folder, run.manifest | {"status": "finished", "done": len(items), "failed": broken}
+    )
+    return Summary(Run(folder), len(items), failed, worked)
+
+
+def _forget_failures(folder: Path) -> None:
+    """Remove the shards in which anything failed: what went well comes out the same again."""
+    for path in sorted([*folder.glob("items/*.parquet"), *folder.glob("scores/*/*.parquet")]):
+        table = path.parent.relative_to(folder).as_posix()
+        if not path.exists():  # went with its items
+            continue
+        errors = read_shard(folder, table, int(path.stem), ["error"])["error"]
+        if errors.null_count == len(errors):
+            continue
+        path.unlink()
+        if table == "items":
+            for scores in folder.glob(f"scores/*/{path.name}"):
+                scores.unlink()
+
+
+def _foreign(folder: Path) -> bool:
+    """Whether a folder without a manifest has anything but a lock in it."""
+    return any(path.name != "lock" for path in folder.iterdir())

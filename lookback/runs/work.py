@@ -1,0 +1,183 @@
+"""The work of one process on a run: shard after shard, each table of it if it is not there yet."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from lookback.runs.layout import (
+    SHARD,
+    TOKEN_COLUMNS,
+    read_shard,
+    replacing,
+    shard_path,
+    write_shard,
+)
+from lookback.runs.run import Run
+from lookback.runs.sources import Images, get_source
+from lookback.scores.registry import get_scorer
+from lookback.signals import Asked, Candidates
+
+if TYPE_CHECKING:
+    from lookback.engines import Engine
+    from lookback.runs.plan import Plan
+
+Report = Callable[[str, int, "str | None"], None]
+"""Called after each piece of work with its stage, the item's position, and its error if any."""
+
+
+class Worker:
+    """A loaded model with the benchmark's items, ready to work on any shard."""
+
+    def __init__(self, plan: Plan, folder: Path, engine: Any = None) -> None:
+        self.folder, self.plan = folder, plan
+        self.engine = engine or plan.load_engine()
+        self.benchmark = plan.load_benchmark()
+        self.items = plan.items(self.benchmark)
+        self.source = get_source(plan)
+        self.places = self.source.places(self.items)
+        self.images = Images(plan, self.items)
+
+    @property
+    def shards(self) -> list[int]:
+        """Those that have items."""
+        return sorted({place // SHARD for place in self.places})
+
+    def work(self, shard: int, report: Report) -> None:
+        """Make every table of a shard that is not there."""
+        places = [place for place in self.places if place // SHARD == shard]
+        if not shard_path(self.folder, "items", shard).exists():
+            self._sample(shard, places, report)
+        for name in self.plan.scorers:
+            if not shard_path(self.folder, f"scores/{name}", shard).exists():
+                self._score(name, shard, places, report)
+
+    def _sample(self, shard: int, places: list[int], report: Report) -> None:
+        rows: list[dict[str, Any]] = []
+        heads, timings = [], []
+        for place in places:
+            head, candidates, timing = self.sample(place)
+            heads.append(head)
+            timings.append(timing)
+            rows += self.rows(place, candidates)
+            report("sample", place, head["error"])
+        write_shard(self.folder, "candidates", shard, rows)
+        self._write_timings("sample", shard, timings)
+        write_shard(self.folder, "items", shard, heads)  # last: it says that the shard is there
+
+    def sample(self, place: int) -> tuple[dict[str, Any], Candidates | None, dict[str, Any]]:
+        """An item's row, its candidates, and how long it took; what goes wrong is its error."""
+        item = self.items[place]
+        head = {
+            "item": place,
+            "id": item.id,
+            "question": item.question,
+            "truth": json.dumps(item.truth, ensure_ascii=False, sort_keys=True),
+            "image": None,
+            "prompt_ids": None,
+            "error": None,
+        }
+        began, candidates = time.perf_counter(), None
+        try:
+            image, head["image"] = self.images.of(place)
+            candidates = self.source.candidates(self.engine, image, place, item)
+            head["prompt_ids"] = candidates.prompt_ids.tolist()
+        except Exception as error:
+            head["error"] = _message(error)
+        return head, candidates, _timing("sample", place, len(candidates or ()), began)
+
+    def rows(self, place: int, candidates: Candidates | None) -> list[dict[str, Any]]:
+        """The rows of an item's candidates with their quality.
+
+        Raises:
+            Exception: the benchmark's judge failed, as it would for all others.
+        """
+        if candidates is None:
+            return []
+        texts = list(dict.fromkeys(c.text for c in candidates))  # many say the same: judge it once
+        quality = dict(zip(texts, self.benchmark.scores(self.items[place], texts), strict=True))
+        return [
+            {
+                "item": place,
+                "index": c.index,
+                "text": c.text,
+                "finish": c.finish,
+                "quality": quality[c.text],
+                "length": len(c.signals),
+            }
+            | {name: getattr(c, name) for name in TOKEN_COLUMNS}
+            for c in candidates
+        ]
+
+    def _score(self, name: str, shard: int, places: list[int], report: Report) -> None:
+        """Scores of one scorer for the items of a shard that have candidates."""
+        run = Run(self.folder)
+        items = read_shard(self.folder, "items", shard, ("item", "error")).to_pylist()
+        failed = {row["item"] for row in items if row["error"] is not None}
+        rows, timings = [], []
+        for place in places:
+            if place in failed:
+                continue
+            row, timing = self.score(name, place, run.candidates_at(place))
+            rows.append(row)
+            timings.append(timing)
+            report(name, place, row["error"])
+        self._write_timings(name, shard, timings)
+        write_shard(self.folder, f"scores/{name}", shard, rows)
+
+    def score(
+        self, name: str, place: int, candidates: Candidates
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """An item's row of scores, and how long it took; what goes wrong is its error."""
+        base, _, count = name.partition("@")
+        engine = Listening(self.engine)
+        row: dict[str, Any] = {"item": place, "scores": None, "replies": None, "error": None}
+        first = candidates[: int(count) if count else None]
+        began = time.perf_counter()
+        try:
+            image, _ = self.images.of(place)
+            asked = replace(first, asked=Asked(cast("Engine", engine), image))
+            values = get_scorer(base).of_candidates(asked, {}).tolist()
+            row["scores"] = [None if math.isnan(value) else value for value in values]
+            row["replies"] = engine.replies
+        except Exception as error:
+            row["error"] = _message(error)
+        return row, _timing(name, place, len(first), began)
+
+    def _write_timings(self, stage: str, shard: int, timings: list[dict[str, Any]]) -> None:
+        path = self.folder / "timings" / f"{stage}-{shard:05d}.json"
+        path.parent.mkdir(exist_ok=True)
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(timings), encoding="utf-8")
+
+
+class Listening:
+    """An engine that remembers what it replied."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self.replies: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def ask(self, *args: Any, **settings: Any) -> list[str]:
+        """As the engine's."""
+        replies: list[str] = self._engine.ask(*args, **settings)
+        self.replies += replies
+        return replies
+
+
+def _timing(stage: str, place: int, responses: int, began: float) -> dict[str, Any]:
+    took = 1000 * (time.perf_counter() - began)
+    return {"what": stage, "item": place, "responses": responses, "ms": round(took, 3)}
+
+
+def _message(error: Exception) -> str:
+    """One line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:1000]

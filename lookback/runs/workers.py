@@ -1,0 +1,100 @@
+"""Several processes on one run: each takes the next shard; the first error stops all."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lookback.runs.layout import RunError
+
+if TYPE_CHECKING:
+    from lookback.runs.plan import Plan
+    from lookback.runs.work import Report
+
+
+def work_together(
+    plan: Plan, folder: Path, shards: list[int], workers: int, report: Report
+) -> None:
+    """Work on shards in so many processes, each with a model of its own and a share of the cores.
+
+    Raises:
+        RunError: a process died.
+        Exception: what stopped a process.
+    """
+    context = get_context("spawn")
+    todo, done = context.Queue(), context.Queue()
+    for shard in shards:
+        todo.put(shard)
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    arguments = (plan, folder, threads, os.getpid(), todo, done)
+    processes = [context.Process(target=_work, args=arguments, daemon=True) for _ in range(workers)]
+    for process in processes:
+        todo.put(None)  # the end, for each
+        process.start()
+    try:
+        working = workers
+        while working:
+            try:
+                kind, *message = done.get(timeout=1)
+            except queue.Empty:
+                dead = [p for p in processes if p.exitcode not in (None, 0)]
+                if dead:
+                    raise RunError(
+                        f"a worker died (exit status {dead[0].exitcode}; is the memory full?): run "
+                        "the same command again, perhaps with fewer --workers"
+                    ) from None
+                continue
+            if kind == "error":
+                raise message[0]
+            if kind == "end":
+                working -= 1
+            else:
+                report(*message)
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join()
+
+
+def _work(plan: Plan, folder: Path, threads: int, parent: int, todo: Any, done: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops us
+    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    try:
+        import torch
+
+        torch.set_num_threads(threads)
+        from lookback.runs.work import Worker
+
+        worker = Worker(plan, folder)
+        for shard in iter(todo.get, None):
+            worker.work(shard, lambda *message: done.put(("item", *message)))
+        done.put(("end",))
+    except Exception as error:
+        done.put(("error", _portable(error)))
+
+
+def _die_with(parent: int) -> None:
+    """A parent that was killed cannot tell: look whether it still is ours."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _portable(error: Exception) -> Exception:
+    """The error itself if it survives the way to another process, else its words."""
+    import pickle
+
+    loads: Callable[[bytes], Any] = pickle.loads
+    try:
+        loads(pickle.dumps(error))
+    except Exception:
+        return RunError(f"{type(error).__name__}: {error}")
+    return error

@@ -1,0 +1,107 @@
+"""fig:ablation: LookBack with more or less of alpha, and of lambda."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lookback.runs import Run
+from lookback.scores.formula import ALPHAS, LAMBDAS, Array, lookback_scores
+from lookback.studies.base import Result, Runs, StudyError, study
+from lookback.studies.plots import COLORS, tiles
+from lookback.studies.selection import in_order, title
+from lookback.studies.tables import Table, beside, ranked
+
+SYMBOLS = {"alpha": "α", "lam": "λ"}
+
+
+@study("ablation", paper="fig:ablation")
+def ablation(runs: Runs, n: int = 25) -> Result:
+    """LookBack against alpha and against lambda, each with the other one off and as reported.
+
+    Args:
+        runs: the reported setting is each run's own.
+        n: the first n candidates, or all of a smaller run.
+    """
+    if n < 1:
+        raise StudyError(f"n = {n}: must be at least 1")
+    found = [(run, _curves(run, min(n, run.n))) for run in in_order(runs.largest)]
+    rows = [row for _, here in found for row in here]
+    notes = [
+        "Dashed: the other setting is 0. Dotted: the reported value of the one that varies.",
+        "With both at 0 the score is mean log p.",
+    ]
+    return Result(rows, [_table(found)], _figure(found), notes)
+
+
+def sweep(
+    run: Run, alphas: Sequence[float], lams: Sequence[float], budgets: Sequence[int]
+) -> Array:
+    """(budgets, alphas, lams): LookBack's outcome in per cent for every setting and N."""
+    filled = run.lengths > 0
+    scores = np.full((len(run.sizes), run.n, len(alphas), len(lams)), -np.inf)
+    rows = np.repeat(np.arange(len(run.sizes)), run.sizes)
+    if filled.any():
+        scores[rows[filled], run.index[filled]] = lookback_scores(
+            run.signal("log_prob"), run.signal("lookback"), run.lengths[filled], alphas, lams
+        )
+    quality = run.quality()
+    items = np.arange(len(quality))[:, None, None]
+    # (items, alphas, lams) a budget: the first of the highest, as `selection.picks` has it.
+    found = [quality[items, scores[:, :n].argmax(axis=1)].mean(axis=0) for n in budgets]
+    return 100 * np.stack(found)
+
+
+def _curves(run: Run, n: int) -> list[dict[str, Any]]:
+    """The four curves; a row a point."""
+    reported = run.defaults
+    alphas = sorted({0.0, *ALPHAS, reported["alpha"]})
+    lams = sorted({0.0, *LAMBDAS, reported["lam"]})
+    values = sweep(run, alphas, lams, [n])[0]
+    points = [("alpha", a, lam) for lam in (0.0, reported["lam"]) for a in alphas]
+    points += [("lam", a, lam) for a in (0.0, reported["alpha"]) for lam in lams]
+    head = {"model": run.model, "benchmark": title(run), "N": n}
+    return [
+        head
+        | {"varied": varied, "alpha": a, "lam": lam}
+        | {"value": float(values[alphas.index(a), lams.index(lam)]), "items": len(run.ids)}
+        for varied, a, lam in points
+    ]
+
+
+def _table(found: list[tuple[Run, list[dict[str, Any]]]]) -> Table:
+    """With and without each part, a column a run."""
+    columns = []
+    for run, rows in found:
+        values = {(r["alpha"], r["lam"]): r["value"] for r in rows}
+        alpha, lam = run.defaults["alpha"], run.defaults["lam"]
+        columns.append(ranked([values[p] for p in ((0, 0), (alpha, 0), (0, lam), (alpha, lam))]))
+    names = ("neither (mean log p)", "α alone", "λ alone", "both, as reported")
+    heads = [("", "Part"), *((run.model, title(run)) for run, _ in found)]
+    budgets = " or ".join(str(n) for n in sorted({rows[0]["N"] for _, rows in found}))
+    caption = f"What α and λ add, each at its reported value; per cent at N = {budgets}."
+    return Table(heads, beside(names, columns), caption, "fig:ablation")
+
+
+def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
+    figure, axes = tiles(len(found), high=2, width=3.4, height=2.5)
+    for (run, rows), pair in zip(found, axes, strict=True):
+        pair[0].set_title(f"{title(run)}\n{run.model}")
+        for axis, varied, fixed in zip(pair, ("alpha", "lam"), ("lam", "alpha"), strict=True):
+            for value, style in ((0, "--"), (run.defaults[fixed], "-")):
+                curve = [r for r in rows if r["varied"] == varied and r[fixed] == value]
+                axis.plot(
+                    [r[varied] for r in curve],
+                    [r["value"] for r in curve],
+                    style,
+                    marker=".",
+                    color=COLORS["lookback"] if style == "-" else COLORS["random"],
+                    label=f"{SYMBOLS[fixed]} = {value:g}",
+                )
+            axis.axvline(run.defaults[varied], color="#475569", linestyle=":", linewidth=1)
+            axis.set_xlabel(SYMBOLS[varied])
+            axis.set_ylabel("per cent")
+            axis.legend()
+    return figure

@@ -1,0 +1,72 @@
+"""tab:oracle_by_benchmark: the best that any selection could do, and what there is to gain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lookback.studies.base import Result, Runs, study
+from lookback.studies.selection import budgets, in_order, outcome, percent, title
+from lookback.studies.tables import Table
+
+
+@study("oracle", paper="tab:oracle_by_benchmark")
+def oracle(runs: Runs) -> Result:
+    """The best candidate, the average one, and the gap between them, for both N."""
+    rows = []
+    for run in in_order(runs.largest):
+        for n in budgets(run):
+            top, mean = (percent(outcome(run, method, n)) for method in ("oracle", "random"))
+            rows.append(_row(run.model, title(run), n, top, mean, len(run.ids)))
+    benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
+    for model, n in _setups(rows):
+        here = [r for r in rows if (r["model"], r["N"]) == (model, n)]
+        if len(here) == len(benchmarks):
+            top, mean = (float(np.mean([r[key] for r in here])) for key in ("oracle", "mean"))
+            rows.append(_row(model, "Average", n, top, mean, 0))
+    tables = [
+        _table(rows, ("oracle",), "Oracle best of N, per cent."),
+        _table(
+            rows,
+            ("mean", "gap"),
+            "The mean over the N candidates, and the gap from there to the oracle, in points.",
+        ),
+    ]
+    notes = [
+        "The oracle takes the candidate of the highest quality; the mean is what a random pick is "
+        "expected to give. The gap is what a selection can gain.",
+        "An average is over all benchmarks of the table; a model that lacks one has none.",
+    ]
+    return Result(rows, tables, notes=notes)
+
+
+def _row(model: str, benchmark: str, n: int, top: float, mean: float, items: int) -> dict[str, Any]:
+    numbers = {"oracle": top, "mean": mean, "gap": top - mean, "items": items}
+    return {"model": model, "benchmark": benchmark, "N": n} | numbers
+
+
+def _setups(rows: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    """Models in their order, each with its N from small to large."""
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    found = {(row["model"], row["N"]) for row in rows}
+    return sorted(found, key=lambda setup: (models.index(setup[0]), setup[1]))
+
+
+def _table(rows: list[dict[str, Any]], keys: tuple[str, ...], caption: str) -> Table:
+    """Benchmarks by models and N; the average is the last line."""
+    setups = _setups(rows)
+    cells = {(r["benchmark"], r["model"], r["N"]): r for r in rows}
+    names = [name for name in dict.fromkeys(r["benchmark"] for r in rows) if name != "Average"]
+    lines = []
+    for name in (*names, "Average"):
+        found = [cells.get((name, *setup)) for setup in setups]
+        lines.append([name, *(f"{r[key]:.2f}" if r else "-" for r in found for key in keys)])
+    heads = [
+        (model, f"N={n}" if len(keys) == 1 else f"N={n} {key}")
+        for model, n in setups
+        for key in keys
+    ]
+    return Table(
+        [("", "Benchmark"), *heads], lines, caption, "tab:oracle_by_benchmark", [len(names)]
+    )

@@ -1,0 +1,135 @@
+"""A run and its control, item by item: the same candidates, scored with another image or none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookback.runs import Run
+from lookback.scores.formula import Array
+from lookback.studies.base import Runs, StudyError
+from lookback.studies.selection import in_order, picks
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """The items that have candidates in both.
+
+    Attributes:
+        run: with each item's own image.
+        control: the same candidates, scored again.
+        rows: the items' rows in the run's arrays.
+        others: their rows in the control's.
+    """
+
+    run: Run
+    control: Run
+    rows: NDArray[np.intp]
+    others: NDArray[np.intp]
+
+    @property
+    def n(self) -> int:
+        """The most candidates that one of the items has."""
+        return int(self.run.sizes[self.rows].max())
+
+    def scores(self, method: str) -> tuple[Array, Array]:
+        """(items, n) twice: the scores in the run and in the control."""
+        own = self.run.scores(method, self.n)[self.rows]
+        return own, self.control.scores(method, self.n)[self.others]
+
+    def quality(self) -> Array:
+        """(items, n): of the candidates."""
+        return self.run.quality(self.n)[self.rows]
+
+    def texts(self) -> Array:
+        """(items, n): a number a text, the same for the same text."""
+        numbers: dict[str, int] = {}
+        values = [numbers.setdefault(text, len(numbers)) for text in self.run.texts]
+        return self.run.grid(values, self.n)[self.rows]
+
+    @cached_property
+    def candidates(self) -> NDArray[np.intp]:
+        """Which of the run's candidates are of these items."""
+        return np.flatnonzero(_of_items(self.run, self.rows))
+
+    def signal(self, name: str) -> dict[str, Array]:
+        """A signal of all tokens of `candidates`: with the "own" image, and with the "random" one.
+
+        Raises:
+            StudyError: the control split them into other tokens.
+        """
+        mine, theirs = _of_items(self.run, self.rows), _of_items(self.control, self.others)
+        if not np.array_equal(self.run.lengths[mine], self.control.lengths[theirs]):
+            raise StudyError(
+                f"{self.control.path} has other numbers of tokens than {self.run.path}: it was "
+                "scored with another tokenizer; make it again with the same model"
+            )
+        return {
+            "own": self.run.signal(name)[np.repeat(mine, self.run.lengths)],
+            self.control.image: self.control.signal(name)[np.repeat(theirs, self.control.lengths)],
+        }
+
+    def grid(self, values: Array) -> Array:
+        """(items, n): a number for each of `candidates`."""
+        full = np.full(len(self.run.index), np.nan)
+        full[self.candidates] = values
+        return self.run.grid(full, self.n)[self.rows]
+
+
+def controlled(runs: Runs, image: str) -> list[Pair]:
+    """The largest runs that have a control with that image, in the order of tables.
+
+    Raises:
+        StudyError: none has, or a control does not fit its run.
+    """
+    controls = {run.id: control for run, control in runs.controlled(image)}
+    ordered = in_order([run for run in runs.largest if run.id in controls])
+    return [matched(run, controls[run.id]) for run in ordered]
+
+
+def matched(run: Run, control: Run) -> Pair:
+    """The items of a run and its control.
+
+    Raises:
+        StudyError: they share none, or the control has other candidates.
+    """
+    places, rows, others = np.intersect1d(run.places, control.places, return_indices=True)
+    if not len(places):
+        raise StudyError(f"{run.path} and its control {control.path} have no item in common")
+    if _texts(run, rows) != _texts(control, others):
+        raise StudyError(
+            f"{control.path} has other candidates than {run.path}: make it again with `lookback "
+            f"run --candidates {run.path} --image {control.image} --out DIR`"
+        )
+    return Pair(run, control, rows, others)
+
+
+def same_picks(first: Array, second: Array, texts: Array | None = None) -> Array:
+    """1 for each item of which two scorings pick the same candidate, else 0.
+
+    Items of which one of them scores no candidate are left out.
+
+    Args:
+        first, second: (items, n), scores.
+        texts: (items, n), as `Pair.texts`; to ask for the same text, not the same candidate.
+    """
+    scored = ~(np.isnan(first).all(axis=1) | np.isnan(second).all(axis=1))
+    a, b = picks(first[scored]), picks(second[scored])
+    if texts is None:
+        return np.asarray(a == b, dtype=np.float64)
+    rows, kept = np.arange(len(a)), texts[scored]
+    return np.asarray(kept[rows, a] == kept[rows, b], dtype=np.float64)
+
+
+def _of_items(run: Run, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """(R,): which candidates of a run are of the items in some rows."""
+    chosen = np.zeros(len(run.sizes), dtype=bool)
+    chosen[rows] = True
+    return np.asarray(np.repeat(chosen, run.sizes))
+
+
+def _texts(run: Run, rows: NDArray[np.intp]) -> list[tuple[int, str]]:
+    return [(int(run.index[i]), run.texts[i]) for i in np.flatnonzero(_of_items(run, rows))]

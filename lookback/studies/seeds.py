@@ -1,0 +1,89 @@
+"""tab:appendix_seed: the same model and benchmark with other random seeds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from lookback.runs import Run
+from lookback.studies.base import Result, Runs, StudyError, study
+from lookback.studies.selection import METHODS, has, in_order, outcome, percent, title
+from lookback.studies.tables import Table, beside, ranked
+
+
+@study("seeds", paper="tab:appendix_seed")
+def seeds(runs: Runs, n: int = 5) -> Result:
+    """The mean and the standard deviation of each method over seeds.
+
+    Args:
+        runs: those that differ in nothing but the seed and the number of candidates count as one
+            group; of several groups of a model and benchmark the one with most seeds is taken.
+        n: the first n candidates.
+
+    Raises:
+        StudyError: no model and benchmark has two seeds.
+    """
+    if n < 1:
+        raise StudyError(f"n = {n}: must be at least 1")
+    groups = _groups(runs, n)
+    rows = [row for group in groups for method in METHODS for row in _rows(group, method, n)]
+    notes = ["Std is the sample's (divided by the number of seeds - 1)."]
+    for group in groups:
+        named = ", ".join(str(run.seed) for run in group)
+        notes.append(f"{title(group[0])}, {group[0].model}: seeds {named}.")
+    return Result(rows, [_table(rows, n)], notes=notes)
+
+
+def _groups(runs: Runs, n: int) -> list[list[Run]]:
+    """Of each model and benchmark the runs of several seeds, by seed."""
+    found: dict[str, dict[int, Run]] = {}
+    for run in runs.own:
+        if run.seed is not None and run.n >= n:
+            found.setdefault(_settings(run), {}).setdefault(run.seed, run)
+    best: dict[tuple[str, str], list[Run]] = {}
+    for by_seed in found.values():
+        group = [by_seed[seed] for seed in sorted(by_seed)]
+        key = (group[0].model, group[0].benchmark)
+        if len(group) > max(1, len(best.get(key, []))):
+            best[key] = group
+    if not best:
+        raise StudyError(
+            f"no model and benchmark here has runs with two seeds and at least {n} candidates that "
+            "are otherwise the same: make another with `lookback run --seed 123 ...` and the "
+            "settings of the one that is there, and give both"
+        )
+    return [best[run.model, run.benchmark] for run in in_order([g[0] for g in best.values()])]
+
+
+def _settings(run: Run) -> str:
+    """All that decides a run's results, but the seed and the number of candidates."""
+    sampling = {k: v for k, v in run.what["sampling"].items() if k not in ("n", "seed")}
+    return json.dumps(run.what | {"sampling": sampling}, sort_keys=True)
+
+
+def _rows(group: list[Run], method: str, n: int) -> list[dict[str, Any]]:
+    """A row a seed, with the mean and the standard deviation over all; NaN if one has no scores."""
+    values = [percent(outcome(r, method, n)) if has(r, method, n) else np.nan for r in group]
+    over = {"mean": float(np.mean(values)), "std": float(np.std(values, ddof=1))}
+    head = {"model": group[0].model, "benchmark": title(group[0]), "method": method, "N": n}
+    return [
+        head | {"seed": run.seed, "value": value} | over | {"items": len(run.ids)}
+        for run, value in zip(group, values, strict=True)
+    ]
+
+
+def _table(rows: list[dict[str, Any]], n: int) -> Table:
+    cells = {(r["model"], r["benchmark"], r["method"]): r for r in rows}
+    setups = list(dict.fromkeys((r["model"], r["benchmark"]) for r in rows))
+    known = {key for key, row in cells.items() if np.isfinite(row["mean"])}
+    methods = [m for m in METHODS if any(key[2] == m for key in known)]
+    columns = []
+    for model, benchmark in setups:
+        here = [cells[model, benchmark, m] for m in methods]
+        tails = [f" ± {r['std']:.2f}" if np.isfinite(r["mean"]) else "" for r in here]
+        columns.append(ranked([r["mean"] for r in here], notes=tails))
+    lines = beside([METHODS[m] for m in methods], columns)
+    caption = f"Best of {n} over random seeds: mean ± standard deviation, per cent."
+    return Table([("", "Method"), *setups], lines, caption, "tab:appendix_seed")

@@ -1,0 +1,109 @@
+"""Words from sub-tokens: which tokens of a response a stretch of its text is made of.
+
+A response's tokens, joined, are what the model wrote; its text may be stripped of blanks at either
+end, cut at a stop string, or, if it came from elsewhere, written in other characters. A word owns
+every token that has a character of it, so that a token that reaches over two words counts in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from lookback.runs import Run
+from lookback.runs.layout import read_table
+from lookback.scores.formula import Array
+from lookback.studies.base import StudyError
+
+Spans = NDArray[np.int64]
+"""(W, 3): a word each: the response it stands in, its first character there, and the one behind."""
+
+
+def pieces(run: Run) -> pa.ListArray:
+    """(R,): the tokens of each response as text."""
+    return read_table(run.path, "candidates", ["tokens"])["tokens"].combine_chunks()
+
+
+def token_ranges(tokens: pa.ListArray, texts: Sequence[str], spans: Spans) -> NDArray[np.intp]:
+    """(W, 2): the tokens of each word, of all responses' tokens in a row: from the first, up to the
+    second. The two are the same for a word that is not in what the model wrote.
+
+    Args:
+        tokens: the tokens of each response. An empty one (part of a character that the last of its
+            tokens shows) goes with the character behind it.
+        texts: the responses.
+        spans: the words, in characters of their texts.
+    """
+    written: list[str] = pc.binary_join(tokens, "").to_pylist()
+    spans, found = _in_written(written, texts, np.asarray(spans, dtype=np.int64).reshape(-1, 3))
+    # All responses in a row, each followed by a place of its own that belongs to no word.
+    sizes = np.array([len(one) + 1 for one in written], dtype=np.int64)
+    behind = np.cumsum(sizes)
+    lengths = pc.utf8_length(tokens.flatten()).to_numpy(zero_copy_only=False).astype(np.int64)
+    owner = np.repeat(np.arange(len(written)), pc.list_value_length(tokens).to_numpy())
+    if not len(lengths):
+        return np.zeros((len(spans), 2), dtype=np.intp)
+    ends = np.cumsum(lengths) + owner
+    ends = np.where(lengths > 0, ends, behind[-1])
+    ends = np.minimum(np.minimum.accumulate(ends[::-1])[::-1], behind[owner])
+    base = (behind - sizes)[spans[:, 0]]
+    first = np.searchsorted(ends, base + spans[:, 1], side="right")
+    last = np.searchsorted(ends, base + np.maximum(spans[:, 2] - 1, spans[:, 1]), side="right")
+    stop = np.searchsorted(ends, ends[np.minimum(last, len(ends) - 1)], side="right")
+    return np.stack([first, np.where(found, stop, first)], axis=1)
+
+
+def word_means(values: Array, ranges: NDArray[np.intp]) -> Array:
+    """(W,): the mean of a per-token array over each word's tokens; NaN for a word without any."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    counts = ranges[:, 1] - ranges[:, 0]
+    total = sums[ranges[:, 1]] - sums[ranges[:, 0]]
+    return np.where(counts > 0, total / np.maximum(counts, 1), np.nan)
+
+
+def drawn(which: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """All of some responses or, of more, `most` by lot; always the same ones, in order.
+
+    Raises:
+        StudyError: there are none.
+    """
+    if not len(which) or most < 1:
+        raise StudyError(f"no responses to analyse: there are {len(which)}, at most {most} wanted")
+    if len(which) > most:
+        which = np.random.default_rng(0).choice(which, most, replace=False)
+    return np.sort(which)
+
+
+def _in_written(
+    written: Sequence[str], texts: Sequence[str], spans: Spans
+) -> tuple[Spans, NDArray[np.bool_]]:
+    """The spans in characters of what was written, and which of them are there."""
+    shifts = np.zeros(len(texts), dtype=np.int64)
+    for i in np.unique(spans[:, 0]).tolist():
+        shifts[i] = written[i].find(texts[i])
+    moved = spans.copy()
+    moved[:, 1:] += shifts[spans[:, 0], None]
+    found = spans[:, 2] > spans[:, 1]
+    by_text = np.argsort(spans[:, 0], kind="stable")
+    for i in np.flatnonzero(shifts < 0).tolist():
+        place = _places(texts[i], written[i])
+        low, high = np.searchsorted(spans[by_text, 0], [i, i + 1])
+        for word in by_text[low:high]:
+            kept = place[spans[word, 1] : spans[word, 2]]
+            kept = kept[kept >= 0]
+            found[word] = len(kept) > 0
+            moved[word, 1:] = (kept[0], kept[-1] + 1) if len(kept) else (0, 0)
+    return moved, found
+
+
+def _places(text: str, written: str) -> Spans:
+    """For each character of a text its place in what was written; -1 where it is not."""
+    place = np.full(len(text), -1, dtype=np.int64)
+    for block in SequenceMatcher(None, text, written, autojunk=False).get_matching_blocks():
+        place[block.a : block.a + block.size] = np.arange(block.b, block.b + block.size)
+    return place

@@ -1,0 +1,167 @@
+"""The main table against a slow reading of the runs."""
+
+import numpy as np
+import pytest
+from made_runs import make_run
+from slow_outcomes import cells, marks, mean, shorten, slow_percent
+
+from lookback.studies.base import StudyError, get_study
+from lookback.studies.selection import METHODS, OTHERS, interval, outcome, resampled
+
+SIGNALS = ("random", "self_certainty", "lookback", "mean_log_prob", "entropy", "visual_lookback")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("main")
+    made = [
+        make_run(
+            folder / "caption",
+            items=14,
+            failed=(3,),
+            empty=[(0, 0), (6, 1)],
+            recorded=("usc@5", "usc@25", "vauq", "judge@5"),
+        ),
+        make_run(folder / "vqa", "scenes-vqa", items=11, seed=7, recorded=("usc@5", "vauq")),
+        make_run(folder / "small", items=5, n=5),
+        make_run(folder / "other", items=6, n=4, model="other", seed=8),
+    ]
+    made[0] = shorten(made[0], 4, 3)
+    return made
+
+
+@pytest.fixture(scope="module")
+def result(runs):
+    return get_study("main")(runs)
+
+
+def row(result, method, benchmark, n, model="made-up"):
+    key = {"model": model, "benchmark": benchmark, "method": method, "N": n}
+    (found,) = [r for r in result.rows if all(r[k] == v for k, v in key.items())]
+    return found
+
+
+@pytest.mark.parametrize("method", [*SIGNALS, "oracle", "vauq"])
+def test_values_are_those_of_a_loop(result, runs, method):
+    for run, name, items in ((runs[0], "Scenes Caption", 13), (runs[1], "Scenes VQA", 11)):
+        for n in (5, 25):
+            found = row(result, method, name, n)
+            assert found["value"] == pytest.approx(slow_percent(run, method, n))
+            assert found["items"] == items
+    if method != "vauq":
+        found = row(result, method, "Scenes Caption", 4, "other")["value"]
+        assert found == pytest.approx(slow_percent(runs[3], method, 4))
+
+
+def test_usc_where_it_was_recorded(result, runs):
+    for n in (5, 25):
+        found = row(result, "usc", "Scenes Caption", n)["value"]
+        assert found == pytest.approx(slow_percent(runs[0], "usc", n))
+    assert np.isnan(row(result, "usc", "Scenes VQA", 25)["value"])
+
+
+def test_the_average_is_over_benchmarks_and_n(result):
+    for method in SIGNALS:
+        four = [
+            row(result, method, name, n)["value"]
+            for name in ("Scenes Caption", "Scenes VQA")
+            for n in (5, 25)
+        ]
+        assert row(result, method, "Average", 0)["value"] == pytest.approx(mean(four))
+    averaged = {r["method"] for r in result.rows if r["benchmark"] == "Average"}
+    assert "vauq" in averaged
+    assert not averaged & {"usc", "judge", "clipscore"}  # not recorded everywhere
+
+
+def test_intervals_are_those_of_resampled_items(result, runs):
+    # A seed a run, in the table's order: the methods and N of a run see the same samples.
+    for seed, run, name in ((0, runs[1], "Scenes VQA"), (1, runs[0], "Scenes Caption")):
+        for method, n in (("lookback", 25), ("random", 5)):
+            found = row(result, method, name, n)
+            expected = interval(resampled(100 * outcome(run, method, n), seed))
+            assert (found["low"], found["high"]) == pytest.approx(expected)
+    for r in result.rows:
+        if np.isfinite(r["value"]):
+            assert r["low"] <= r["value"] <= r["high"]
+
+
+def test_benchmarks_are_resampled_apart(tmp_path):
+    """Two benchmarks with the same numbers: their average is surer than each."""
+    twins = [
+        make_run(tmp_path / name, name, items=60, n=5, length=3)
+        for name in ("scenes-vqa", "scenes-caption")
+    ]
+    found = get_study("main")(twins)
+    for method in SIGNALS:
+        one = row(found, method, "Scenes VQA", 5)
+        both = row(found, method, "Average", 0)
+        assert both["value"] == pytest.approx(one["value"])
+        ratio = (both["high"] - both["low"]) / (one["high"] - one["low"])
+        assert ratio == pytest.approx(0.5**0.5, abs=0.12)
+
+
+def test_table(result, runs):
+    table, other = result.tables
+    assert table.label == "tab:main_results"
+    assert table.columns == [
+        ("", "Method"),
+        ("Scenes VQA", "N=5"),
+        ("Scenes VQA", "N=25"),
+        ("Scenes Caption", "N=5"),
+        ("Scenes Caption", "N=25"),
+        ("Average", ""),
+    ]
+    lines = cells(table)
+    assert list(lines) == [
+        *("Random", "SC", "USC", "VAUQ", "LookBack"),
+        *(OTHERS[m] for m in OTHERS),
+        "Oracle",
+    ]
+    assert lines["USC"][1] == "-"
+    assert lines["USC"][4] == "-"
+    assert lines["Judge"][:2] == ["-", "-"]
+    assert lines["Judge"][3:] == ["-", "-"]
+    assert lines["SC"][2].startswith(f"{slow_percent(runs[0], 'self_certainty', 5):.2f} [")
+    assert lines["Oracle"][3] == f"{slow_percent(runs[0], 'oracle', 25):.2f}"
+    assert table.rules == [5, 12]
+    assert other.columns == [("", "Method"), ("Scenes Caption", "N=4"), ("Average", "")]
+    assert "USC" not in cells(other)
+    assert "with other" in other.caption
+
+
+def test_marks(result):
+    table = result.tables[0]
+    for column, mark in enumerate(zip(*marks(table).values(), strict=True)):
+        names = list(marks(table))
+        numbers = [float(c[column].split()[0].replace("-", "nan")) for c in cells(table).values()]
+        rivals = numbers[:-1]
+        best = np.nanmax(rivals)
+        second = np.nanmax([v for v in rivals if v != best])
+        expected = ["best" if v == best else "second" if v == second else "" for v in rivals]
+        assert list(mark) == [*expected, ""], names
+
+
+def test_the_largest_run_counts(result):
+    assert row(result, "random", "Scenes Caption", 5)["items"] == 13  # not the run of five items
+
+
+def test_one_panel_a_model(result):
+    assert [axis.get_title() for axis in result.figure.axes] == ["made-up", "other"]
+    labels = [label.get_text() for label in result.figure.axes[0].get_yticklabels()]
+    widths = [bar.get_width() for bar in result.figure.axes[0].patches]
+    names = METHODS | OTHERS
+    assert "Oracle" not in labels
+    assert widths == sorted(widths)
+    for label, width in zip(labels, widths, strict=True):
+        method = next(m for m in names if names[m] == label)
+        assert width == pytest.approx(row(result, method, "Average", 0)["value"])
+
+
+def test_controls_alone_are_refused(tmp_path, runs):
+    control = make_run(tmp_path / "c", items=14, controls=runs[0], image="none")
+    with pytest.raises(StudyError, match="control"):
+        get_study("main")([control])
+    with pytest.raises(StudyError, match="no runs"):
+        get_study("main")([])
+    with pytest.raises(TypeError, match="no setting 'n'"):
+        get_study("main")(runs, {"n": 5})

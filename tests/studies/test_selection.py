@@ -1,0 +1,201 @@
+"""What methods pick and how good that is, against slow loops; the laws of the bootstrap."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+from made_runs import make_run
+from slow_outcomes import by_item, mean, record, shorten, slow_outcome
+
+from lookback.runs.layout import RunError
+from lookback.scores.registry import best_first
+from lookback.studies.selection import (
+    budgets,
+    has,
+    in_order,
+    interval,
+    outcome,
+    percent,
+    picked,
+    picks,
+    resampled,
+    title,
+)
+
+NAN, INF = np.nan, np.inf
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Failed items, an empty first response, an item with none that is filled, a short one."""
+    empty = [(0, 0), (4, 2), *((5, i) for i in range(7))]
+    folder = tmp_path_factory.mktemp("selection") / "run"
+    made = make_run(
+        folder, items=23, n=7, failed=(2, 11), empty=empty, recorded=("vauq", "usc@5", "judge@3")
+    )
+    return shorten(made, 14, 4)
+
+
+@pytest.mark.parametrize(
+    ("scores", "place"),
+    [
+        ([1, 3, 2], 1),
+        ([3, 3, 3], 0),  # the first of equals
+        ([1, 2, 2], 1),
+        ([NAN, -5, NAN], 1),  # an empty response never wins
+        ([5, NAN, 6], 2),
+        ([NAN, NAN, NAN], 0),
+        ([NAN, -INF, NAN], 1),  # a number, however low
+        ([-INF, INF, NAN], 1),
+        ([-0.0, 0.0, -1], 0),
+    ],
+)
+def test_picks_the_first_of_the_highest(scores, place):
+    assert picks(np.array([scores])).tolist() == [place]
+
+
+@given(
+    arrays(
+        float,
+        array_shapes(min_dims=2, max_dims=2, max_side=6),
+        elements=st.sampled_from([-INF, -2.0, -1.0, 0.0, 1.0, INF, NAN]),
+    )
+)
+def test_picks_what_ranking_puts_first(scores):
+    assert picks(scores).tolist() == [best_first(row)[0] for row in scores]
+
+
+def test_picked_takes_a_row_each():
+    scores = np.array([[0.0, 1.0], [1.0, 0.0], [NAN, 0.0]])
+    quality = np.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
+    assert picked(scores, quality).tolist() == [0.2, 0.3, 0.6]
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 7])
+@pytest.mark.parametrize(
+    "method",
+    ["lookback", "mean_log_prob", "self_certainty", "entropy", "visual_lookback", "vauq"],
+)
+def test_outcome_is_that_of_a_loop(run, method, n):
+    found = outcome(run, method, n)
+    assert found.shape == (21,)
+    np.testing.assert_array_equal(found, slow_outcome(run, method, n))
+
+
+@pytest.mark.parametrize(("method", "n"), [("usc", 5), ("judge", 3)])
+def test_outcome_of_scorers_that_depend_on_the_set(run, method, n):
+    np.testing.assert_array_equal(outcome(run, method, n), slow_outcome(run, method, n))
+    assert not has(run, method, n + 1)
+    with pytest.raises(RunError, match=f"{method}@{n + 1}"):
+        outcome(run, method, n + 1)
+
+
+def test_outcome_takes_settings(run):
+    found = outcome(run, "lookback", 7, alpha=8.0, lam=3.0)
+    np.testing.assert_array_equal(found, slow_outcome(run, "lookback", 7, alpha=8.0, lam=3.0))
+    assert (found != outcome(run, "lookback", 7)).any()
+
+
+@pytest.mark.parametrize("n", [1, 4, 7])
+def test_random_is_the_mean_and_oracle_the_maximum(run, n):
+    items = [[c["quality"] for c in first[:n]] for first in by_item(run).values()]
+    np.testing.assert_allclose(outcome(run, "random", n), [mean(q) for q in items])
+    np.testing.assert_array_equal(outcome(run, "oracle", n), [max(q) for q in items])
+
+
+def test_oracle_is_what_perfect_scores_pick(run, tmp_path):
+    perfect = record(make_run(tmp_path / "run", items=9, n=6), "clipscore")
+    for n in (1, 3, 6):
+        picked_by = outcome(perfect, "clipscore", n)
+        np.testing.assert_array_equal(picked_by, outcome(perfect, "oracle", n))
+
+
+def test_no_more_candidates_than_there_are(run):
+    for method in ("random", "oracle", "lookback", "vauq"):
+        assert has(run, method, 7)
+        assert not has(run, method, 8)
+        with pytest.raises(RunError, match="has 7 candidates an item, not 8"):
+            outcome(run, method, 8)
+
+
+def test_has_not_what_was_not_recorded(run):
+    assert not has(run, "clipscore", 5)
+    assert has(run, "vauq", 2)
+    assert not has(run, "usc", 4)
+
+
+@pytest.mark.parametrize(
+    ("n", "expected"), [(3, [3]), (5, [5]), (24, [5]), (25, [5, 25]), (30, [5, 25])]
+)
+def test_budgets(tmp_path, n, expected):
+    assert budgets(make_run(tmp_path / "run", items=2, n=n, length=2)) == expected
+
+
+def test_a_constant_has_an_interval_of_no_width():
+    assert interval(resampled(np.full(17, 0.25))) == (0.25, 0.25)
+
+
+def test_resampled_means_are_means_of_drawn_items():
+    values = np.arange(6.0) ** 2
+    drawn = np.random.default_rng(3).integers(0, 6, (50, 6))
+    expected = [mean(values[i] for i in sample) for sample in drawn]
+    np.testing.assert_allclose(resampled(values, seed=3, draws=50), expected)
+
+
+@given(arrays(float, (2, 9), elements=st.floats(-10, 10)), st.integers(0, 5))
+def test_differences_are_paired(pair, seed):
+    a, b = pair
+    difference = resampled(a, seed, 40) - resampled(b, seed, 40)
+    np.testing.assert_allclose(resampled(a - b, seed, 40), difference, atol=1e-9)
+
+
+def test_columns_are_resampled_together():
+    values = np.random.default_rng(0).normal(size=(30, 3))
+    both = resampled(values, draws=100)
+    assert both.shape == (100, 3)
+    for k in range(3):
+        np.testing.assert_allclose(both[:, k], resampled(values[:, k], draws=100))
+
+
+def test_another_seed_draws_other_items():
+    values = np.random.default_rng(0).normal(size=30)
+    assert (resampled(values, 0) != resampled(values, 1)).any()
+    np.testing.assert_array_equal(resampled(values, 1), resampled(values, 1))
+
+
+def test_spread_is_the_standard_error():
+    values = np.random.default_rng(1).normal(size=400)
+    draws = resampled(values)
+    assert draws.shape == (2000,)
+    assert draws.std() == pytest.approx(values.std() / 20, rel=0.07)
+    assert draws.mean() == pytest.approx(values.mean(), abs=0.005)
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(400):
+        low, high = interval(resampled(rng.uniform(size=50), draws=400))
+        covered += low <= 0.5 <= high
+    assert 0.90 <= covered / 400 <= 0.98
+
+
+def test_interval_is_the_middle_95_per_cent():
+    low, high = interval(np.arange(1001.0))
+    assert (low, high) == (25.0, 975.0)
+
+
+def test_percent():
+    assert percent(np.array([0.0, 1.0, 1.0, 1.0])) == 75
+
+
+def test_order_and_names(tmp_path):
+    names = [("b", "zzz"), ("b", "chair"), ("a", "scenes-vqa"), ("b", "vqav2"), ("a", "amber")]
+    runs = [
+        make_run(tmp_path / str(i), benchmark, items=1, n=1, model=model)
+        for i, (model, benchmark) in enumerate(names)
+    ]
+    ordered = [(run.model, title(run)) for run in in_order(runs)]
+    assert ordered[:3] == [("b", "VQAv2"), ("b", "CHAIR"), ("b", "zzz")]
+    assert ordered[3:] == [("a", "AMBER"), ("a", "Scenes VQA")]

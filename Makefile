@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench lint types tests clean bench-scorers train-embedded evaluate-embedded
+.PHONY: demo test bench lint types tests clean bench-scorers train-embedded evaluate-embedded reproduce
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -29,6 +29,10 @@ bench: $(VENV)/ready
 # What each scorer costs after generation, on the embedded model.
 bench-scorers: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python bench/scorers.py
+
+# The whole paper at small scale: runs, studies, one page; goes on where it was stopped.
+reproduce: $(VENV)/ready
+	OMP_NUM_THREADS=1 $(BIN)/python examples/reproduce.py --docs docs/reproduction.md
 
 # About an hour on two cores; goes on where it was stopped (build/embedded).
 train-embedded: $(VENV)/ready

@@ -120,13 +120,20 @@ class replacing:
     def __enter__(self) -> Path:
         return self.temporary
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is not None:
-            self.temporary.unlink(missing_ok=True)
-            return
-        with open(self.temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(self.temporary, self.path)
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            if error is None:
+                with open(self.temporary, "rb") as file:
+                    os.fsync(file.fileno())
+                os.replace(self.temporary, self.path)
+        except OSError as failure:
+            error = failure
+        self.temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise RunError(
+                f"cannot write {str(self.path)!r}: {error}; what was written before is kept: make "
+                "room and run the same command again"
+            ) from error
 
 
 def lock(folder: Path) -> FileLock:

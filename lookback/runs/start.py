@@ -203,5 +203,5 @@ def _forget_failures(folder: Path) -> None:
 
 
 def _foreign(folder: Path) -> bool:
-    """Whether a folder without a manifest has anything but a lock in it."""
-    return any(path.name != "lock" for path in folder.iterdir())
+    """Whether a folder without a manifest has more in it than a run killed at its very start."""
+    return any(not path.name.startswith(("lock", f".{MANIFEST}.")) for path in folder.iterdir())

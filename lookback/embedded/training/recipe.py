@@ -54,8 +54,8 @@ class Recipe:
     projector: Stage = Stage(steps=60, batch=16, lr=2e-3, warmup=20)
     sight: Stage = Stage(steps=500, batch=12, lr=2e-3, vision_lr=0.3)
     logic: Stage = Stage(steps=200, batch=8, lr=1e-3, warmup=30)
-    joint: Stage = Stage(steps=1900, batch=12, lr=2e-3, vision_lr=0.3)
-    clip: Stage = Stage(steps=260, batch=64, lr=1e-3, vision_lr=0.3)
+    joint: Stage = Stage(steps=900, batch=12, lr=2e-3, vision_lr=0.3)
+    clip: Stage = Stage(steps=180, batch=64, lr=1e-3, vision_lr=0.3)
 
 
 FULL = Recipe()

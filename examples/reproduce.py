@@ -1,0 +1,77 @@
+"""The whole paper at small scale, with the embedded model on the four Scenes tasks.
+
+`make reproduce`: for every task a run of 25 candidates with every scorer, its two controls (no
+image, another image), and runs of 5 candidates with two more seeds; then all studies and one page.
+Stopped at any point, the same command goes on where it was. With --docs the tables in
+docs/reproduction.md are replaced by the new ones; the words around them stay.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from lookback.benchmarks.base import GENERATED
+
+SEEDS = (123, 456)  # beside 42, as in the paper
+LOOKING = "clipscore,vauq,usc@5,judge@5"
+FAILED = 3  # `lookback run`: it ended, with items that failed
+
+
+def lookback(*arguments: str) -> None:
+    """Run the command, as anybody would, and show it."""
+    print(f"\n$ lookback {' '.join(arguments)}", flush=True)
+    status = subprocess.run([sys.executable, "-m", "lookback.cli", *arguments]).returncode
+    if status not in (0, FAILED):
+        sys.exit(status)
+
+
+def make_runs(out: Path, items: int, workers: int) -> None:
+    """All runs of all tasks."""
+    shared = ["--limit", str(items), "--workers", str(workers)]
+    for task in GENERATED:
+        own = str(out / "runs" / task)
+        draw = ["run", "--benchmark", task, *shared, "--max-new-tokens", "120"]
+        lookback(*draw, "--out", own, "--scorers", f"{LOOKING},usc@25")
+        for image in ("none", "random"):
+            control = ["run", "--candidates", own, "--image", image, "--workers", str(workers)]
+            lookback(*control, "--out", f"{own}-{image}")
+        for seed in SEEDS:
+            more = ["-n", "5", "--seed", str(seed), "--scorers", LOOKING]
+            lookback(*draw, *more, "--out", f"{own}-{seed}")
+
+
+def update(docs: Path, studies: Path) -> None:
+    """Replace the tables between <!-- NAME --> and <!-- /NAME --> by the studies' new ones."""
+    text = docs.read_text(encoding="utf-8")
+
+    def table(match: re.Match[str]) -> str:
+        new = (studies / f"{match[1]}.md").read_text(encoding="utf-8")
+        return f"<!-- {match[1]} -->\n{new}<!-- /{match[1]} -->"
+
+    docs.write_text(
+        re.sub(r"<!-- ([a-z-]+) -->\n.*?<!-- /\1 -->", table, text, flags=re.DOTALL),
+        encoding="utf-8",
+    )
+
+
+def main() -> None:
+    """Runs, studies, the page."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--items", type=int, default=250, help="of each task's test split")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("build/reproduction"))
+    parser.add_argument("--docs", type=Path, help="a Markdown file whose tables to replace")
+    given = parser.parse_args()
+    began = time.monotonic()
+    make_runs(given.out, given.items, given.workers)
+    lookback("study", "all", str(given.out / "runs"), "--out", str(given.out / "studies"))
+    if given.docs:
+        update(given.docs, given.out / "studies")
+    print(f"{given.items} items a task, {(time.monotonic() - began) / 60:.1f} minutes this time")
+
+
+if __name__ == "__main__":
+    main()

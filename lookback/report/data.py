@@ -37,16 +37,17 @@ def browser_data(runs: Sequence[Run], items: int) -> dict[str, Any]:
 
     Items that failed have nothing to show and are passed over, and so are runs of such alone.
     """
-    images = Pictures()
+    pictures = Pictures()
     shown = [run for run in runs if run.image == "own" and len(run.places) and items > 0]
     return {
         "floor": A_FLOOR,
         "general": {"alpha": GENERIC.alpha, "lam": GENERIC.lam},
         "methods": {name: (METHODS | OTHERS)[name] for name in SHOWN},
         "runs": [
-            _run(run, label, items, images) for run, label in zip(shown, labels(shown), strict=True)
+            _run(run, label, items, pictures)
+            for run, label in zip(shown, labels(shown), strict=True)
         ],
-        "images": images.uris,
+        "images": pictures.uris,
     }
 
 
@@ -62,7 +63,7 @@ def labels(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def _run(run: Run, label: str, items: int, images: Pictures) -> dict[str, Any]:
+def _run(run: Run, label: str, items: int, pictures: Pictures) -> dict[str, Any]:
     sizes = run.sizes[:items].tolist()
     candidates = sum(sizes)
     tokens = int(run.lengths[:candidates].sum())
@@ -71,10 +72,11 @@ def _run(run: Run, label: str, items: int, images: Pictures) -> dict[str, Any]:
     columns = (words.to_pylist(), heads["quality"].to_pylist(), heads["finish"].to_pylist())
     rows = [[w, _number(quality), finish] for w, quality, finish in zip(*columns, strict=True)]
     about = {row["item"]: row for row in run.items.drop_columns(["prompt_ids"]).to_pylist()}
+    picture_of = pictures.of(run)
     found, start = [], 0
     for place, size in zip(run.places.tolist(), sizes, strict=False):
         item = about[place]
-        image, reason = images.find(run, place, item["id"])
+        image, reason = picture_of(place, item["id"])
         found.append(
             {
                 "id": item["id"],

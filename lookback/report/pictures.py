@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lookback.benchmarks import Item, get_benchmark
 from lookback.runs import Run
+from lookback.studies.pages import images
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -20,40 +20,29 @@ LOSSLESS_SIDE = 128
 
 
 class Pictures:
-    """The pictures of items as data URIs, each once."""
+    """Data URIs of images, each once, whichever runs show it."""
 
     def __init__(self) -> None:
         self.uris: list[str] = []
-        self._splits: dict[tuple[str, str], Sequence[Item] | Exception] = {}
-        self._found: dict[tuple[str, str, int], tuple[int | None, str]] = {}
+        self._found: dict[tuple[str, str, str], int] = {}
 
-    def find(self, run: Run, place: int, name: str) -> tuple[int | None, str]:
-        """The position among `uris` of an item's image and ""; or None and why there is none."""
-        split = str(run.what["split"])
-        key = (run.benchmark, split, place)
-        if key not in self._found:
-            try:
-                item = self._split(run.benchmark, split)[place]
-                if item.id != name:
-                    raise ValueError(f"item {place} of these files is {item.id!r}, not {name!r}")
-                self.uris.append(data_uri(item.image))
-                self._found[key] = len(self.uris) - 1, ""
-            # A page without pictures still serves, and it says what it lacks.
-            except (OSError, ValueError, LookupError, ImportError) as error:
-                self._found[key] = None, str(error) or type(error).__name__
-        return self._found[key]
+    def of(self, run: Run) -> Callable[[int, str], tuple[int | None, str]]:
+        """From an item's position in the split and its id to the position among `uris` of its image
+        and ""; or to None and why there is none.
+        """
+        image_at = images(run)
 
-    def _split(self, benchmark: str, split: str) -> Sequence[Item]:
-        """A split's items; what failed once is not tried again for every item."""
-        if (benchmark, split) not in self._splits:
-            try:
-                self._splits[benchmark, split] = get_benchmark(benchmark).items(split)
-            except (OSError, ValueError, LookupError, ImportError) as error:
-                self._splits[benchmark, split] = error
-        found = self._splits[benchmark, split]
-        if isinstance(found, Exception):
-            raise found
-        return found
+        def find(place: int, name: str) -> tuple[int | None, str]:
+            key = (run.benchmark, str(run.what["split"]), name)
+            if key not in self._found:
+                image = image_at(place)
+                if isinstance(image, str):
+                    return None, image
+                self.uris.append(data_uri(image))
+                self._found[key] = len(self.uris) - 1
+            return self._found[key], ""
+
+        return find
 
 
 def data_uri(image: Image) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import base64
-import csv
-import io
 import json
 import mimetypes
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lookback.report.data import labels
@@ -17,11 +16,12 @@ from lookback.studies.base import Result, get_study
 from lookback.studies.plots import saved
 from lookback.studies.selection import title
 from lookback.studies.tables import Table
+from lookback.studies.write import files_of
 
 SVG_MOST = 300_000
 """Bytes above which a figure (a scatter of many points) goes in as PNG."""
 DOWNLOAD_MOST = 1_000_000
-"""Bytes above which a file is not put into the page."""
+"""Bytes above which a file is only named: the command that made the page wrote it beside it."""
 PIXELS_AN_INCH = 108
 
 
@@ -132,34 +132,19 @@ def _figure(figure: Any, alt: str) -> str:
 
 def _downloads(name: str, result: Result) -> str:
     """Links to the rows as CSV, the tables as LaTeX, and what else the study gave."""
-    found: dict[str, str | bytes] = {}
-    if result.rows:
-        found[f"{name}.csv"] = rows_csv(result.rows)
-    if result.tables:
-        found[f"{name}.tex"] = "\n".join(table.latex() for table in result.tables)
     links = []
-    for file, content in (found | result.files).items():
-        data = content if isinstance(content, bytes) else content.encode("utf-8", "replace")
+    for file, data in files_of(name, replace(result, figure=None)).items():
         size = f"{max(1, round(len(data) / 1000)):,} kB"
+        if file == f"{name}.md":  # it says what the page says
+            continue
         if len(data) > DOWNLOAD_MOST:
-            links.append(
-                f"{escaped(file)} ({size}: <code>lookback study {escaped(name)}</code> writes it)"
-            )
+            links.append(f"{escaped(file)} ({size}, beside this page)")
             continue
         kind = mimetypes.guess_type(file)[0] or "application/octet-stream"
         links.append(
             f'<a download="{escaped(file)}" href="{_uri(kind, data)}">{escaped(file)}</a> ({size})'
         )
     return f'<p class="downloads">{" ".join(f"<span>{link}</span>" for link in links)}</p>'
-
-
-def rows_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The tidy table of a result as CSV."""
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()
 
 
 def _uri(kind: str, data: bytes) -> str:

@@ -106,12 +106,13 @@ def _figure(pairs: list[Pair], rows: list[dict[str, Any]]) -> Any:
     of_sc = [row for row in rows if row["first"] == "self_certainty"]
     solid, hatched = ([row["agreement"] for row in of_sc[start::2]] for start in (0, 1))
     yellow: dict[str, Any] = {"color": "white", "edgecolor": COLORS["visual_lookback"]}
-    drawn = (
-        bars.bar(places - 0.18, solid, 0.34, color=blue, label="SC with and without image"),
-        bars.bar(places + 0.18, hatched, 0.34, **yellow, hatch="////", label="SC, visual lookback"),
-    )
-    for one in drawn:
-        bars.bar_label(one, fmt="%.2f", fontsize=7)
+    bars.bar(places - 0.18, solid, 0.34, color=blue, label="SC with and without image")
+    bars.bar(places + 0.18, hatched, 0.34, **yellow, hatch="////", label="SC, visual lookback")
+    for place, row in zip(
+        np.repeat(places, 2) + np.tile([-0.18, 0.18], len(pairs)), of_sc, strict=True
+    ):
+        high = max(row["agreement"], row["chance"])  # above the line, too
+        bars.text(place, high, f"{row['agreement']:.2f}", ha="center", va="bottom", fontsize=7)
     chance = [row["chance"] for row in of_sc[::2]]
     bars.hlines(chance, places - 0.4, places + 0.4, dark, "--", label="random, 1/N")
     bars.set_xticks(places, setups)

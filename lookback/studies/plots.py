@@ -37,20 +37,13 @@ def panels(
     """A figure and its axes, always as a two-dimensional array."""
     try:
         import matplotlib
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("figures need matplotlib: pip install 'lookback-vlm[plots]'") from error
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    plt.rcParams.update(STYLE)
-    figure, axes = plt.subplots(
-        rows,
-        columns,
-        figsize=(width * columns, height * rows),
-        squeeze=False,
-        constrained_layout=True,
-        **settings,
-    )
+    matplotlib.rcParams.update(STYLE)
+    # Not through pyplot, which would keep every figure until it is closed.
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **settings)
     return figure, axes
 
 

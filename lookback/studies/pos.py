@@ -15,8 +15,8 @@ from lookback.runs import Run
 from lookback.scores.formula import Array
 from lookback.studies.base import Result, Runs, StudyError, study
 from lookback.studies.plots import COLORS, panels
-from lookback.studies.selection import in_order, title
-from lookback.studies.tables import Table
+from lookback.studies.selection import OTHERS, in_order, title
+from lookback.studies.tables import Table, beside
 from lookback.studies.words import Spans, drawn, pieces, token_ranges, word_means
 
 VISUAL = ("NOUN", "PROPN", "ADJ", "NUM")
@@ -36,10 +36,10 @@ def pos(runs: Runs, responses: int = 2000) -> Result:
         responses: the most responses of a run to analyse; of more, so many are drawn by lot.
     """
     notes = [
-        f"Each signal is z-scored over all tokens analysed; a word has the mean of its sub-tokens. "
-        f"Visual set: {', '.join(VISUAL)}. Textual set: {', '.join(TEXTUAL)}. Verbs, adverbs, "
-        "interjections, ADP and PART are in neither; punctuation, symbols and unknown words are "
-        f"left out. Tagged by spaCy's {english.model_name()}.",
+        "Each signal is z-scored over all tokens analysed; a word has the mean of its sub-tokens.",
+        f"Visual set: {', '.join(VISUAL)}. Textual set: {', '.join(TEXTUAL)}. The other parts of "
+        "speech, ADP and PART too, are in neither. Left out: PUNCT, SPACE, SYM and X.",
+        f"Tagged by spaCy with {english.model_name()}.",
     ]
     found = []
     for run in in_order(runs.largest):
@@ -48,21 +48,20 @@ def pos(runs: Runs, responses: int = 2000) -> Result:
         tokens = int(run.lengths[chosen].sum())
         notes.append(f"{title(run)}, {run.model}: {len(chosen)} responses, {tokens} tokens.")
     rows = [row for _, here in found for row in here]
-    models = groupby(found, key=lambda one: one[0].model)
-    tables = [_table(model, [here for _, here in group]) for model, group in models]
+    tables = [_table(list(group)) for _, group in groupby(found, key=lambda one: one[0].model)]
     return Result(rows, tables, _figure(found), notes)
 
 
 def tagged(texts: Sequence[str]) -> tuple[Spans, NDArray[np.str_]]:
-    """The words of some texts with their parts of speech; texts that are the same are read once."""
+    """The words of some texts and their parts of speech; texts that are the same are read once."""
     nlp = english.model()
-    ruler = nlp.get_pipe("attribute_ruler")  # from the tagger's tags to parts of speech
+    ruler: Any = nlp.get_pipe("attribute_ruler")  # from the tagger's tags to parts of speech
     distinct = list(dict.fromkeys(texts))
-    read: dict[str, list[tuple[int, int, str]]] = {}
-    for doc in nlp.pipe(distinct, batch_size=english.BATCH):
-        words = ruler(doc)
-        read[doc.text] = [(w.idx, w.idx + len(w), w.pos_) for w in words if w.pos_ in TAGS]
-    found = [(i, *word) for i, text in enumerate(texts) for word in read[text]]
+    read = {
+        text: [(word.idx, word.idx + len(word), word.pos_) for word in ruler(doc)]
+        for text, doc in zip(distinct, nlp.pipe(distinct, batch_size=english.BATCH), strict=True)
+    }
+    found = [(i, *word) for i, text in enumerate(texts) for word in read[text] if word[2] in TAGS]
     spans = np.array([word[:3] for word in found], dtype=np.int64).reshape(-1, 3)
     return spans, np.array([word[3] for word in found], dtype=str)
 
@@ -73,71 +72,59 @@ def z_scores(values: Array) -> Array:
     Raises:
         StudyError: they are all the same.
     """
-    spread = values.std()
-    if not spread > 0:
-        raise StudyError("a signal is the same for all tokens: there are no z-scores")
-    return np.asarray((values - values.mean()) / spread)
+    if values.min() == values.max():
+        raise StudyError("a signal is the same for all tokens: it has no z-scores")
+    return np.asarray((values - values.mean()) / values.std())
 
 
 def _rows(run: Run, chosen: NDArray[np.intp]) -> list[dict[str, Any]]:
-    """A row a set and a row a part of speech that occurs."""
+    """A row a set, and a row a part of speech."""
     texts = [run.texts[i] for i in chosen]
     spans, tags = tagged(texts)
     ranges = token_ranges(pieces(run).take(pa.array(chosen)), texts, spans)
-    kept = np.zeros(len(run.lengths), dtype=bool)
-    kept[chosen] = True
-    tokens = np.repeat(kept, run.lengths)
-    words = {
+    tokens = np.repeat(np.isin(np.arange(len(run.lengths)), chosen), run.lengths)
+    scores = {
         name: word_means(z_scores(run.signal(signal)[tokens]), ranges)
         for name, signal in SIGNALS.items()
     }
-    written = ranges[:, 1] > ranges[:, 0]
     rows = []
     for group, members in (SETS | {tag: (tag,) for tag in TAGS}).items():
-        here = np.isin(tags, members) & written
-        row = {
-            "model": run.model,
-            "benchmark": title(run),
-            "group": group,
-            "words": int(here.sum()),
-        }
-        rows.append(
-            row | {n: float(v[here].mean()) if here.any() else np.nan for n, v in words.items()}
-        )
+        here = np.isin(tags, members) & (ranges[:, 1] > ranges[:, 0])
+        row = {"model": run.model, "benchmark": title(run), "group": group}
+        means = {n: float(v[here].mean()) if here.any() else np.nan for n, v in scores.items()}
+        rows.append(row | means | {"words": int(here.sum())})
     return rows
 
 
-def _table(model: str, found: list[list[dict[str, Any]]]) -> Table:
+def _table(found: list[tuple[Run, list[dict[str, Any]]]]) -> Table:
     """Groups by benchmarks, of one model."""
-    lines = []
-    for same in zip(*found, strict=True):
-        cells = [same[0]["group"]]
-        for row in same:
-            numbers = ["-" if np.isnan(row[name]) else f"{row[name]:+.2f}" for name in SIGNALS]
-            cells += [*numbers, str(row["words"])]
-        lines.append(cells)
-    heads = [(rows[0]["benchmark"], name) for rows in found for name in (*SIGNALS, "words")]
-    caption = f"Mean z-scores of words by part of speech: {model}."
-    return Table([("", "Words"), *heads], lines, caption, "fig:appendix_pos", [len(SETS)])
+    columns, heads = [], [("", "Words")]
+    for run, rows in found:
+        for name in SIGNALS:
+            columns.append(["-" if not r["words"] else f"{r[name]:+.2f}" for r in rows])
+        columns.append([str(row["words"]) for row in rows])
+        heads += [(title(run), name) for name in (*SIGNALS, "words")]
+    lines = beside([row["group"] for row in found[0][1]], columns)
+    caption = f"Mean z-scores of words by part of speech: {found[0][0].model}."
+    return Table(heads, lines, caption, "fig:appendix_pos", [len(SETS)])
 
 
 def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
     """The two sets above, parts of speech below, a column a run."""
-    figure, axes = panels(2, len(found), width=4.6, height=2.5, sharey="row")
-    looks = {"A": (-0.2, COLORS["visual_lookback"]), "SC": (0.2, COLORS["self_certainty"])}
-    names = {"A": "visual lookback", "SC": "Self-Certainty"}
+    figure, axes = panels(2, len(found), width=4.4, height=2.4, sharey="row")
+    looks = (("A", "visual_lookback", -0.2), ("SC", "self_certainty", 0.2))
     for (run, rows), column in zip(found, axes.T, strict=True):
-        for axis, groups in zip(column, (list(SETS), list(TAGS)), strict=True):
-            here = [r for r in rows if r["group"] in groups and r["words"]]
-            places = np.arange(len(here))
-            for name, (shift, color) in looks.items():
-                values = [row[name] for row in here]
-                axis.bar(places + shift, values, 0.38, color=color, label=names[name])
-            axis.axhline(0, color="#111827", linewidth=0.8)
-            tilt = 0 if len(groups) == len(SETS) else 60
-            axis.set_xticks(places, [row["group"] for row in here], rotation=tilt)
         column[0].set_title(f"{title(run)}, {run.model}")
+        for axis, groups, tilt in zip(column, (SETS, TAGS), (0, 60), strict=True):
+            here = [row for row in rows if row["group"] in groups and row["words"]]
+            places = np.arange(len(here))
+            for name, method, shift in looks:
+                values, look = [row[name] for row in here], {"color": COLORS[method]}
+                axis.bar(places + shift, values, 0.38, label=OTHERS.get(method, "SC"), **look)
+            axis.axhline(0, color="#111827", linewidth=0.8)
+            axis.set_xticks(places, [row["group"] for row in here], rotation=tilt)
     for axis in axes[:, 0]:
         axis.set_ylabel("mean z-score")
-    axes[0, 0].legend(fontsize=8)
+    handles = axes[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=2)
     return figure

@@ -25,6 +25,7 @@ bench: $(VENV)/ready
 	$(BIN)/python bench/speed.py
 	$(BIN)/python bench/memory.py
 	$(BIN)/python bench/formula.py
+	$(BIN)/python bench/studies.py
 
 # What each scorer costs after generation, on the embedded model.
 bench-scorers: $(VENV)/ready

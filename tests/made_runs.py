@@ -76,7 +76,10 @@ def make_run(
                     rows.append(row)
             for name in recorded:
                 count = int(name.partition("@")[2] or n)
-                values = own.uniform(size=count).tolist()
+                values = own.uniform(size=count)
+                if name.startswith("usc"):  # the shares of three runs
+                    values = own.multinomial(3, np.full(count, 1 / count)) / 3
+                values = values.tolist()
                 replies = ["The most consistent response is Response 1", "what?"]
                 entry = {"item": place, "scores": values, "replies": replies, "error": None}
                 if error is None:
@@ -87,7 +90,7 @@ def make_run(
         timings = [
             {"what": what, "item": place, "responses": n, "ms": 10.0 * len(what)}
             for place in places
-            for what in ("sample", *recorded)
+            for what in ("sample", *(() if place in failed else recorded))
         ]
         (folder / "timings").mkdir(exist_ok=True)
         (folder / "timings" / f"{shard:05d}.json").write_text(json.dumps(timings))

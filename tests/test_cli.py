@@ -10,8 +10,8 @@ from zoo import build
 
 import lookback
 from lookback import cli
-from lookback.scores import registry
 from lookback.cli.terminal import printable
+from lookback.scores import registry
 
 
 @pytest.fixture(scope="module")

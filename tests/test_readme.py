@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from engines.reference import noise
+from made_runs import make_run
 from zoo import build
 
 import lookback
@@ -23,6 +24,7 @@ def names(tmp_path, monkeypatch):
     monkeypatch.setattr(zoo.model.generation_config, "max_new_tokens", 5)
     engine = lookback.load(zoo.model, zoo.processor)
     monkeypatch.setattr(lookback, "load", lambda name: engine, raising=False)
+    make_run(tmp_path / "runs" / "caption", items=3, n=6)
     return {
         "lookback": lookback,
         "model": zoo.model,
@@ -39,4 +41,4 @@ def test_the_snippet_runs(block, names, monkeypatch):
 
 
 def test_there_are_snippets():
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4

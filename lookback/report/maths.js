@@ -1,30 +1,32 @@
 "use strict";
 
 /* The maths, without the page: the paper's formula as in lookback/scores/formula.py, in float64.
-   A candidate has tokens, quality (NaN if unknown), its signals by name, and logA. */
+   A candidate has tokens, quality (NaN if unknown), its signals and their means by name,
+   and logA. */
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 const mean = (values) => sum(values) / values.length;
 
 /** q(t) ∝ A_t^λ (Eq. 7), from log A; relative to the largest, so that nothing underflows. */
 function relevance(logA, lam) {
-  const peak = Math.max(...logA);
-  const weight = logA.map((x) => Math.exp(lam * (x - peak)));
-  const total = sum(weight);
-  return weight.map((w) => w / total);
+  // Loops, not map and reduce: a moved slider brings it here a hundred thousand times.
+  let [peak, total] = [-Infinity, 0];
+  for (let t = 0; t < logA.length; t++) peak = Math.max(peak, logA[t]);
+  const q = new Float64Array(logA.length);
+  for (let t = 0; t < q.length; t++) total += q[t] = Math.exp(lam * (logA[t] - peak));
+  for (let t = 0; t < q.length; t++) q[t] /= total;
+  return q;
 }
 
 /** u_t = log p_t + α log A_t (Eq. 4). */
-function tokenScores(logP, logA, alpha) {
-  return logA.map((x, t) => logP[t] + alpha * x);
-}
+const tokenScore = (logP, logA, alpha) => logP + alpha * logA;
 
 /** S = Σ_t q(t) u_t (Eq. 8); NaN for an empty response. */
-function score(candidate, alpha, lam) {
-  if (!candidate.tokens.length) return NaN;
-  const q = relevance(candidate.logA, lam);
-  const u = tokenScores(candidate.log_prob, candidate.logA, alpha);
-  return sum(q.map((weight, t) => weight * u[t]));
+function score({ log_prob, logA }, alpha, lam) {
+  const q = relevance(logA, lam);
+  let total = logA.length ? 0 : NaN;
+  for (let t = 0; t < q.length; t++) total += q[t] * tokenScore(log_prob[t], logA[t], alpha);
+  return total;
 }
 
 /** Places from the highest score to the lowest; ties keep their order and NaN comes last. */
@@ -36,9 +38,9 @@ function rank(scores) {
 /** What each method says of a candidate; higher is better. */
 const METHODS = {
   lookback: (c, setting) => score(c, setting.alpha, setting.lam),
-  self_certainty: (c) => mean(c.self_certainty),
-  mean_log_prob: (c) => mean(c.log_prob),
-  visual_lookback: (c) => mean(c.lookback),
+  self_certainty: (c) => c.means.self_certainty,
+  mean_log_prob: (c) => c.means.log_prob,
+  visual_lookback: (c) => c.means.lookback,
 };
 
 /** The place of the candidate that a method picks among the first n. */

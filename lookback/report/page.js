@@ -19,6 +19,7 @@ function opened(run, floor) {
     const own = signals.map(([name, values]) => [name, values.subarray(start, end)]);
     start = end;
     const c = { index, tokens, finish, quality: quality ?? NaN, ...Object.fromEntries(own) };
+    c.means = Object.fromEntries(own.map(([name, tokenwise]) => [name, mean(tokenwise)]));
     c.logA = c.lookback.map((a) => Math.log(Math.max(a, floor)));
     return c;
   };
@@ -93,7 +94,7 @@ const SHADES = {
   log_prob: ["log p", (c) => c.log_prob],
   self_certainty: ["self-certainty", (c) => c.self_certainty],
   entropy: ["entropy", (c) => c.entropy],
-  u: ["u = log p + α log A", (c, s) => tokenScores(c.log_prob, c.logA, s.alpha)],
+  u: ["u = log p + α log A", (c, s) => c.logA.map((a, t) => tokenScore(c.log_prob[t], a, s.alpha))],
   q: ["relevance q", (c, s) => relevance(c.logA, s.lam)],
   qu: ["contribution q · u", (c, s) => {
     const u = SHADES.u[1](c, s);

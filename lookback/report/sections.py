@@ -20,7 +20,7 @@ from lookback.studies.write import files_of
 
 SVG_MOST = 300_000
 """Bytes above which a figure (a scatter of many points) goes in as PNG."""
-DOWNLOAD_MOST = 1_000_000
+DOWNLOAD_MOST = 500_000
 """Bytes above which a file is only named: the command that made the page wrote it beside it."""
 PIXELS_AN_INCH = 108
 

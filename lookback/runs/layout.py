@@ -93,8 +93,7 @@ def read_shard(
     folder: Path, table: str, shard: int, columns: Iterable[str] | None = None
 ) -> pa.Table:
     """One shard of a table; of some columns, only those are read."""
-    names = None if columns is None else list(columns)
-    return pq.read_table(shard_path(folder, table, shard), columns=names)
+    return _read(shard_path(folder, table, shard), None if columns is None else list(columns))
 
 
 def read_table(folder: Path, table: str, columns: Iterable[str] | None = None) -> pa.Table:
@@ -105,9 +104,14 @@ def read_table(folder: Path, table: str, columns: Iterable[str] | None = None) -
     if not files:
         return pa.schema([schema.field(name) for name in names]).empty_table()
     try:
-        return pa.concat_tables([pq.read_table(f, columns=names) for f in files])
+        return pa.concat_tables([_read(f, names) for f in files])
     except (pa.ArrowInvalid, OSError) as error:
         raise RunError(f"cannot read the run {str(folder)!r}: {error}") from error
+
+
+def _read(path: Path, columns: list[str] | None) -> pa.Table:
+    with pq.ParquetFile(path) as file:  # half the time of pq.read_table on small files
+        return file.read(columns=columns)
 
 
 class replacing:

@@ -48,6 +48,8 @@ class Run:
             raise RunError(f"no run in {str(path)!r}: there is no {MANIFEST}") from None
         except ValueError as error:
             raise RunError(f"{str(self.path / MANIFEST)!r} is no manifest: {error}") from None
+        self._signals: dict[str, Array] = {}
+        self._scores: dict[tuple[Any, ...], Array] = {}
 
     def __repr__(self) -> str:
         seed = f", seed {self.seed}" if self.seed is not None else ""
@@ -153,10 +155,6 @@ class Run:
         """(R,): the responses."""
         return list(self.head["text"].to_pylist())
 
-    @cached_property
-    def _signals(self) -> dict[str, Array]:
-        return {}
-
     def signal(self, name: str) -> Array:
         """One of `SIGNALS`, of all tokens of all candidates; read once, and only this column."""
         if name not in self._signals:
@@ -205,9 +203,13 @@ class Run:
         found = get_scorer(scorer)
         if found.looks_again:
             return self._recorded(scorer, n)
-        values = np.full(len(self.index), np.nan)
-        values[self.index < n] = found.of_batch(self.batch(n), self.defaults, params)
-        return self.grid(values, n)
+        of = n if found.together else self.n  # alone, a response has the same score among any n
+        key = (scorer, of, tuple(sorted(params.items())))
+        if key not in self._scores:
+            values = np.full(len(self.index), np.nan)
+            values[self.index < of] = found.of_batch(self.batch(of), self.defaults, params)
+            self._scores[key] = self.grid(values, of)
+        return np.array(self._scores[key][:, :n])
 
     @property
     def recorded(self) -> list[str]:
@@ -229,11 +231,21 @@ class Run:
             )
         table = read_table(self.path, f"scores/{name}", ("item", "scores"))
         rows = dict(zip(table["item"].to_pylist(), table["scores"].to_pylist(), strict=True))
+        missing = [place for place in self.places.tolist() if place not in rows]
+        if missing:
+            raise RunError(
+                f"{self.path} has no {name} scores yet for {len(missing)} of its items: run its "
+                "command again"
+            )
         full = np.full((len(self.places), self.n), np.nan)
         for row, place in enumerate(self.places.tolist()):
-            values = rows.get(place) or []
+            values = rows[place] or []  # none where the scorer failed
             full[row, : len(values)] = [np.nan if v is None else v for v in values]
         return full[:, :n]
+
+    def unscored(self, name: str) -> int:
+        """For how many items a recorded scorer failed."""
+        return len(read_table(self.path, f"scores/{name}", ["error"])["error"].drop_null())
 
     def replies(self, name: str) -> list[list[str]]:
         """What the model replied when it scored, an item; of a name in `recorded`."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
+@lru_cache(maxsize=2**16)
 def normalised(text: str) -> str:
     """The answer without case, punctuation, articles and needless blanks.
 

@@ -25,6 +25,7 @@ Which response is more accurate with respect to the image? Answer with a single 
 _CHOICE = re.compile(r"\bresponse\s*[#:(\[*]*\s*(\d+)", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+")
 _NAMED = re.compile(r"\b(?:response|answer|option|is)\s*[:(\[*]*\s*\(?([AB])\b", re.IGNORECASE)
+_ARTICLE = re.compile(r"\bA(?=\s+(?!(?:or|and|is|was|has|seems|looks)\b)[a-z])")
 _LETTER = re.compile(r"(?<![A-Za-z'])([AB])(?![A-Za-z'])")
 
 
@@ -61,5 +62,5 @@ def judge_choice(reply: str) -> int | None:
     if head:
         return "AB".index(head[1].upper())
     named = {letter.upper() for letter in _NAMED.findall(text) if letter.isupper()}
-    letters = named or set(_LETTER.findall(re.sub(r"\bA(?=\s+[a-z])", "", text)))
+    letters = named or set(_LETTER.findall(_ARTICLE.sub("", text)))
     return "AB".index(letters.pop()) if len(letters) == 1 else None

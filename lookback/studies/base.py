@@ -91,10 +91,11 @@ class Runs(Sequence[Run]):
         found: dict[tuple[str, str], Run] = {}
         for run in self.own:
             key = (run.model, run.benchmark)
-            if key not in found or run.n > found[key].n:
+            if run.n and (key not in found or run.n > found[key].n):
                 found[key] = run
         if not found:
-            raise StudyError("these are all control runs: give the runs that they control, too")
+            kind = "have no candidates" if self.own else "are all controls"
+            raise StudyError(f"these runs {kind}: give those with candidates of their own")
         return list(found.values())
 
     def control(self, run: Run, image: str) -> Run | None:

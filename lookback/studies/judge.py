@@ -75,20 +75,11 @@ def _row(run: Run, method: str, n: int) -> dict[str, Any]:
 
 
 def unparsed(run: Run, method: str, n: int) -> tuple[int, int]:
-    """How many of the model's replies name no candidate, and how many replies there are.
-
-    Raises:
-        StudyError: replies to some items are missing.
-    """
+    """How many of the model's replies name no candidate, and how many replies there are."""
     name = run.recording(method, n)
     if name is None:
         return 0, 0
     replies = run.replies(name)
-    if len(replies) != len(run.places):
-        raise StudyError(
-            f"{run.path} has {name} for {len(replies)} of {len(run.places)} items: run the same "
-            "command again to go on"
-        )
     # Empty responses were not shown to the model.
     shown = np.nansum(run.grid((run.lengths > 0).astype(np.float64), n), axis=1).astype(int)
     choices = [

@@ -41,7 +41,16 @@ def main(runs: Runs) -> Result:
         found = _model(model, list(group))
         rows += found
         tables.append(_table(model, found))
-    notes = ["Random is the expectation over picks. Intervals: 2,000 bootstrap samples of items."]
+    notes = [
+        "Random is the expectation over picks, USC the mean over its runs. Intervals: 2,000 "
+        "bootstrap samples of items.",
+        *(
+            f"{title(run)}: {name} failed for {run.unscored(name)} items; there it keeps the first"
+            for run in runs.largest
+            for name in run.recorded
+            if run.unscored(name)
+        ),
+    ]
     return Result(rows, tables, _figure(rows), notes)
 
 

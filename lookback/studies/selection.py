@@ -62,7 +62,8 @@ def picked(scores: Array, quality: Array) -> Array:
 def outcome(run: Run, method: str, n: int, **params: float) -> Array:
     """(items,): the quality of what a method picks among the first n candidates.
 
-    `random` is the expectation over picks, not one draw; `oracle` the best there is.
+    `random` is the expectation over picks, not one draw; `oracle` the best there is; `usc`, as in
+    the paper, the mean over its runs, each in another order: its scores are their shares.
 
     Raises:
         RunError: the run has fewer candidates, or not the scores of a method that looks again.
@@ -74,7 +75,13 @@ def outcome(run: Run, method: str, n: int, **params: float) -> Array:
         return np.asarray(np.nanmean(quality, axis=1))
     if method == "oracle":
         return np.asarray(np.nanmax(quality, axis=1))
-    return picked(run.scores(method, n, **params), quality)
+    scores = run.scores(method, n, **params)
+    if method == "usc":
+        shares = np.nan_to_num(scores)
+        failed = shares.sum(axis=1) == 0  # it could not be asked: the first, as for any reply lost
+        shares[failed, 0] = 1.0
+        return np.asarray(np.nansum(shares * quality, axis=1) / shares.sum(axis=1))
+    return picked(scores, quality)
 
 
 def has(run: Run, method: str, n: int) -> bool:

@@ -35,7 +35,7 @@ def token_ranges(tokens: pa.ListArray, texts: Sequence[str], spans: Spans) -> ND
 
     Args:
         tokens: the tokens of each response. An empty one (part of a character that the last of its
-            tokens shows) goes with the character behind it.
+            tokens shows) goes with the token behind it.
         texts: the responses.
         spans: the words, in characters of their texts.
     """

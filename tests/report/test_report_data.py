@@ -291,14 +291,14 @@ def test_a_section_a_study(runs):
 
 def test_downloads_are_the_study_files(runs):
     rows = [{"a": 'x,"y"', "b": 0.1}, {"a": "é", "b": float("nan")}]
-    given = result(rows=rows, files={"more.bin": b"\0\xff", "big.txt": "x" * 1_000_001})
+    given = result(rows=rows, files={"more.bin": b"\0\xff", "big.txt": "x" * 500_001})
     text = report(runs, {"main": given}, items=1)
     files = links(text)
     assert list(files) == ["main.csv", "main.tex", "main-more.bin"]
     assert files["main.csv"].decode() == 'a,b\n"x,""y""",0.1\né,nan\n'
     assert files["main.tex"].decode() == given.tables[0].latex()
     assert files["main-more.bin"] == b"\0\xff"
-    assert "main-big.txt (1,000 kB, beside this page)" in text
+    assert "main-big.txt (500 kB, beside this page)" in text
 
 
 def test_figures_are_images_by_size(runs):

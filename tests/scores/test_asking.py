@@ -81,6 +81,9 @@ def test_usc_replies(reply, choice):
         ("neither", None),
         ("", None),
         ("Apple", None),
+        ("A or B", None),
+        ("A and B are both fine", None),
+        ("A is more accurate.", 0),
         ("B or A", None),
     ],
 )

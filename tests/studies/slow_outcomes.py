@@ -60,6 +60,13 @@ def slow_outcome(run, method, n, **params):
             found.append(mean(c["quality"] for c in first))
         elif method == "oracle":
             found.append(max(c["quality"] for c in first))
+        elif method == "usc":  # the mean over its three runs, of which a score is the share
+            votes = [
+                c["quality"]
+                for c, share in zip(first, recorded[item], strict=False)
+                for _ in range(round(3 * share))
+            ]
+            found.append(mean(votes))
         else:
             scores = recorded.get(item) or [slow_score(run, method, c, **params) for c in first]
             best = 0

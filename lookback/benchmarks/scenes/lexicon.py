@@ -161,8 +161,7 @@ def plain(text: str) -> str:
 
 def origins(text: str) -> list[int]:
     """For each character of `plain(text)` the character of the text that it comes from."""
-    # Few letters have a lower case of two characters; "'s " is the only change of length else.
-    at = [i for i, char in enumerate(text) for _ in char.lower()]
+    at = [i for i, char in enumerate(text) for _ in char.lower()]  # two for a few letters
     for match in reversed(list(re.finditer("'s ", text.lower().replace("’", "'")))):
-        at.insert(match.start(), at[match.start()])
+        at.insert(match.start(), at[match.start()])  # "'s " becomes " is "
     return at

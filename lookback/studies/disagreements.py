@@ -1,0 +1,128 @@
+"""tab:appendix_human: a sample of the items on which two scorers disagree, for people to judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lookback.runs import Run
+from lookback.studies.annotation import Case, annotation_page
+from lookback.studies.base import Result, Runs, StudyError, study
+from lookback.studies.pages import images
+from lookback.studies.selection import METHODS, OTHERS, in_order, picks, title
+from lookback.studies.tables import Table
+from lookback.studies.write import csv_of
+
+NAMES = METHODS | OTHERS
+VERDICTS = ("first", "tie", "second")
+KEY = ("set", "case", "id", "A1_scorer", "A2_scorer")
+
+
+@study("disagreements", paper="tab:appendix_human")
+def disagreements(
+    runs: Runs,
+    first: str = "lookback",
+    second: str = "self_certainty",
+    cases: int = 50,
+    seed: int = 42,
+) -> Result:
+    """Where two scorers pick different texts: pages for annotators, and the automatic verdict.
+
+    Args:
+        runs: each gives its own pages.
+        first: one scorer.
+        second: the other.
+        cases: how many to draw; two sets share them.
+        seed: of the draw, and of which answer stands on which side.
+
+    Raises:
+        StudyError: they pick the same text for every item.
+    """
+    if cases < 1 or first == second:
+        raise StudyError(f"{cases} cases of {first} against {second}: nothing to compare")
+    rows: list[dict[str, Any]] = []
+    files: dict[str, str | bytes] = {}
+    lines, notes = [], ["Automatic: which text has the higher quality by the benchmark's measure."]
+    several = in_order(runs.largest)
+    for run in several:
+        found = _cases(run, first, second, cases, seed)
+        drawn = [row for row in found if row["set"]]
+        rows += found
+        name = f"{title(run)}, {run.model}"
+        lines.append([f"Automatic, {name}, drawn", *verdicts(drawn)])
+        lines.append([f"Automatic, {name}, all", *verdicts(found)])
+        fewer = "" if len(drawn) == cases else f" (fewer than the {cases} asked for)"
+        notes.append(
+            f"{name}: {len(found)} disagreements in {len(run.ids)} items, N={run.n}; "
+            f"{len(drawn)} drawn{fewer}."
+        )
+        added, missing = _files(run, drawn, _prefix(run, several))
+        files |= added
+        notes += [f"{name}: {missing}"] if missing else []
+    if not rows:
+        raise StudyError(f"{first} and {second} pick the same text for every item of these runs")
+    names = [NAMES.get(first, first), "Tie", NAMES.get(second, second)]
+    caption = f"Cases in which {names[0]} and {names[2]} pick different texts."
+    heads = [("", "Evaluation"), *(("", name) for name in names)]
+    return Result(rows, [Table(heads, lines, caption, "tab:appendix_human")], None, notes, files)
+
+
+def verdicts(rows: list[dict[str, Any]]) -> list[str]:
+    """How often the first pick is better, neither, the second: numbers and per cent."""
+    counts = [sum(row["verdict"] == verdict for row in rows) for verdict in VERDICTS]
+    return [f"{c} ({100 * c / len(rows):.1f}%)" if rows else "0" for c in counts]
+
+
+def _cases(run: Run, first: str, second: str, most: int, seed: int) -> list[dict[str, Any]]:
+    """A row a disagreement, those that are drawn first; the others have set 0 and case 0."""
+    scores = run.scores(first), run.scores(second)
+    sides = tuple(picks(s) for s in scores)
+    scored = ~(np.isnan(scores[0]).all(axis=1) | np.isnan(scores[1]).all(axis=1))
+    starts, quality = np.cumsum(run.sizes) - run.sizes, run.quality()
+    texts = [[run.texts[i] for i in starts + side] for side in sides]
+    differ = [i for i in np.flatnonzero(scored).tolist() if texts[0][i] != texts[1][i]]
+    rng = np.random.default_rng(seed)
+    half = (min(most, len(differ)) + 1) // 2
+    rows = []
+    for place, item in enumerate(rng.permutation(differ).astype(int).tolist()):
+        number = 0 if place >= most else 1 + place // half
+        better = np.sign(quality[item, sides[0][item]] - quality[item, sides[1][item]])
+        swap = int(rng.integers(2))
+        row = {"model": run.model, "benchmark": title(run), "set": number}
+        row |= {
+            "case": 1 + place % half if number else 0,
+            "id": run.ids[item],
+            "item": int(run.places[item]),
+        }
+        row |= {
+            "question": run.questions[item],
+            "A1": texts[swap][item],
+            "A2": texts[1 - swap][item],
+        }
+        row |= {"A1_scorer": (first, second)[swap], "A2_scorer": (second, first)[swap]}
+        rows.append(row | {"verdict": VERDICTS[1 - int(better)]})
+    return rows
+
+
+def _prefix(run: Run, runs: list[Run]) -> str:
+    """What tells a run's files from those of the others."""
+    model = f"{run.model.replace('/', '-')}-" if len({r.model for r in runs}) > 1 else ""
+    return f"{model}{run.benchmark}-" if len(runs) > 1 else ""
+
+
+def _files(
+    run: Run, drawn: list[dict[str, Any]], prefix: str
+) -> tuple[dict[str, str | bytes], str]:
+    """The pages and the key; and why images are missing, if they are."""
+    image, reasons = images(run), []
+    files: dict[str, str | bytes] = {}
+    for name, number in ((f"{prefix}set1", 1), (f"{prefix}set2", 2)):
+        here = [row for row in drawn if row["set"] == number]
+        shown = [Case(r["question"], image(r["item"]), r["A1"], r["A2"]) for r in here]
+        reasons += [case.image for case in shown if isinstance(case.image, str)]
+        if here:
+            files[f"{name}.html"] = annotation_page(name, shown)
+    if drawn:
+        files[f"{prefix}key.csv"] = csv_of([{name: row[name] for name in KEY} for row in drawn])
+    return files, f"{len(reasons)} images are missing: {reasons[0]}" if reasons else ""

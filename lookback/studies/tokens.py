@@ -1,0 +1,125 @@
+"""fig:motivation_overall and the qualitative figures: what each scorer sees in single tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lookback.runs import Run
+from lookback.scores.formula import relevance, token_scores
+from lookback.signals import Candidate
+from lookback.studies.base import Result, Runs, StudyError, study
+from lookback.studies.pages import images
+from lookback.studies.selection import in_order, picked, picks, title
+from lookback.studies.shading import Case, Response, html
+from lookback.studies.typesetting import draw
+
+SCORERS = {"LookBack": "lookback", "SC": "self_certainty", "Visual lookback": "visual_lookback"}
+NOTES = [
+    "Shades: darker is higher, from the lowest to the highest token of each row. LookBack's row is "
+    "shaded by exp(u_t) = p_t A_t^alpha (Eq. 4), before the weights q(t), which the CSV has.",
+    "The success is the item where the quality of LookBack's pick is most above that of SC's (if "
+    "possible, also above visual lookback's); the failure the one where it is most below the best.",
+]
+
+
+@study("tokens", paper="fig:motivation_overall, fig:appendix_quali_1, fig:appendix_quali_failure")
+def tokens(runs: Runs, item: int | str | None = None, shown: int = 4) -> Result:
+    """The picks of each scorer for single items, their tokens shaded by its token scores.
+
+    Args:
+        runs: the figure is of the first that has such an item; the page and the rows are of all.
+        item: an item's id, or its position in the split; by default a success and a failure.
+        shown: the most candidates of an item: picks of LookBack, SC, visual lookback, the oracle.
+
+    Raises:
+        StudyError: there is no such item, or no item with a success or a failure.
+    """
+    if shown < 1:
+        raise StudyError(f"shown = {shown}: show at least one candidate")
+    cases: list[list[Case]] = []
+    rows: list[dict[str, Any]] = []
+    notes = [*NOTES]
+    for run in in_order(runs.largest):
+        chosen = _automatic(run) if item is None else _asked(run, item)
+        cases.append([])
+        image = images(run)
+        for name, row in chosen.items():
+            place = int(run.places[row])
+            responses, found = _responses(run, row, shown)
+            seen = image(place)
+            notes += [f"{run.ids[row]}: no image: {seen}"] if isinstance(seen, str) else []
+            label = f"{name}: {title(run)}, {run.model}"
+            cases[-1].append(Case(label, run.questions[row], seen, responses))
+            head = {"model": run.model, "benchmark": title(run), "case": name, "id": run.ids[row]}
+            rows += [head | one for one in found]
+    if not rows:
+        wanted = "no pick of LookBack differs in quality from SC's or from the best"
+        raise StudyError(wanted if item is None else f"no run here has an item {item!r}")
+    drawn = next(here for here in cases if here)
+    page = html([case for here in cases for case in here])
+    return Result(rows, [], draw(drawn), notes, {"tokens.html": page})
+
+
+def _asked(run: Run, item: int | str) -> dict[str, int]:
+    """The row of an item by its id or its position; none if the run does not have it."""
+    if str(item) in run.ids:
+        return {str(item): run.ids.index(str(item))}
+    rows = np.flatnonzero(run.places == int(item)) if str(item).isdecimal() else np.array([])
+    return {run.ids[int(row)]: int(row) for row in rows}
+
+
+def _automatic(run: Run) -> dict[str, int]:
+    """The rows of a success and of a failure, as far as there are such."""
+    quality = run.quality()
+    ours, sc, looked = (picked(run.scores(scorer), quality) for scorer in SCORERS.values())
+    found: dict[str, int] = {}
+    gain = np.where(ours > sc, ours - sc, -np.inf)
+    best = int(np.lexsort((looked >= ours, -gain))[0])
+    if gain[best] > 0:
+        found["Success"] = best
+    loss = np.nanmax(quality, axis=1) - ours
+    loss[list(found.values())] = 0
+    if loss.max() > 0:
+        found["Failure"] = int(loss.argmax())
+    return found
+
+
+def _responses(run: Run, row: int, most: int) -> tuple[list[Response], list[dict[str, Any]]]:
+    """The shown candidates of an item, and a row for each of their tokens."""
+    scores = {name: run.scores(scorer)[row] for name, scorer in SCORERS.items()}
+    quality, candidates = run.quality()[row], run.candidates(row)
+    pickers: dict[int, list[str]] = {}
+    for name, values in scores.items():
+        pickers.setdefault(int(picks(values[None])[0]), []).append(name)
+    best = np.flatnonzero(quality == np.nanmax(quality)).tolist()
+    oracle = next((i for i in pickers if i in best), best[0])
+    pickers.setdefault(oracle, []).append("oracle")
+    responses, rows = [], []
+    for index in list(pickers)[:most]:
+        by, one = ", ".join(pickers[index]), candidates[index]
+        if not len(one.signals):
+            continue
+        ranks = [f"{name} {1 + int((v < v[index]).sum())}" for name, v in scores.items()]
+        about = f"picked by {by} · quality {quality[index]:.2f} · rank of {len(candidates)}: "
+        values = _token_rows(one, run.defaults)
+        shaded = {"SC": "self_certainty", "A": "lookback", "LookBack": "exp_token_score"}
+        columns = {name: np.array([v[key] for v in values]) for name, key in shaded.items()}
+        responses.append(Response(about + ", ".join(ranks), one.tokens, columns))
+        head = {"candidate": index, "picked_by": by, "quality": float(quality[index])}
+        rows += [head | value for value in values]
+    return responses, rows
+
+
+def _token_rows(one: Candidate, defaults: dict[str, float]) -> list[dict[str, Any]]:
+    """Everything about each token."""
+    score = token_scores(one.log_prob, one.lookback, defaults["alpha"])
+    weight = relevance(one.lookback, defaults["lam"])
+    numbers: dict[str, Any] = {"log_prob": one.log_prob, "lookback": one.lookback}
+    numbers |= {"self_certainty": one.self_certainty, "token_score": score}
+    numbers |= {"exp_token_score": np.exp(score), "relevance": weight}
+    return [
+        {"t": t, "token": token} | {name: float(values[t]) for name, values in numbers.items()}
+        for t, token in enumerate(one.tokens)
+    ]

@@ -1,0 +1,143 @@
+"""`lookback run` as a user types it: what it prints, where it writes, how it exits."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from fake_engine import FakeEngine
+
+from lookback import cli
+from lookback.benchmarks.scenes.vqa import ScenesVQA
+from lookback.runs import Run
+from lookback.runs.plan import Plan
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Plan, "load_engine", lambda plan: FakeEngine())
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["lookback", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        said = capsys.readouterr()
+        return end.value.code, said.out, said.err
+
+    return run
+
+
+SMALL = ("run", "--benchmark", "scenes-vqa", "--limit", 3, "-n", 2)
+
+
+def test_it_writes_where_it_says(command, tmp_path):
+    code, out, _ = command(*SMALL)
+    assert code == 0
+    assert out == "runs/embedded_scenes-vqa_42: 3 items, 6 candidates, 0 failed\n"
+    assert Run(tmp_path / "runs/embedded_scenes-vqa_42").finished
+
+
+def test_json_has_the_manifest(command):
+    code, out, _ = command(*SMALL, "--out", "here", "--json")
+    found = json.loads(out)
+    assert (code, found["items"], found["failed"], found["worked"]) == (0, 3, 0, 3)
+    manifest = found["manifest"]
+    assert manifest["what"]["sampling"]["seed"] == 42
+    assert {"python", "torch", "transformers"} <= set(manifest["versions"])
+    assert {"commit", "created", "defaults", "status"} <= set(manifest)
+
+
+def test_a_failed_item_shows_in_the_exit_status(command, monkeypatch):
+    items = ScenesVQA().items("test", 3)
+
+    def broken():
+        raise OSError("broken \x1b[2J image")
+
+    from dataclasses import replace
+
+    changed = [items[0], replace(items[1], load=broken), items[2]]
+    monkeypatch.setattr(Plan, "items", lambda plan, benchmark: changed)
+    code, out, err = command(*SMALL, "--out", "here")
+    assert code == 3
+    assert "3 items, 4 candidates, 1 failed" in out
+    assert "failed: scenes-vqa/test/1: OSError: broken" in err
+    assert "\x1b" not in err
+
+
+def test_a_control_takes_its_settings_from_the_run_it_controls(command, tmp_path):
+    command(*SMALL, "--out", "own")
+    code, out, _ = command("run", "--candidates", "own", "--image", "random")
+    assert code == 0
+    (control,) = [Run(p) for p in (tmp_path / "runs").iterdir()]
+    assert control.controls == Run(tmp_path / "own").id
+    assert (control.benchmark, control.image) == ("scenes-vqa", "random")
+    assert control.what["limit"] == 3
+    assert "6 candidates" in out
+
+
+def test_a_dry_run_keeps_nothing(command, tmp_path):
+    code, out, _ = command(*SMALL[:3], "--limit", 30, "--dry-run", "--workers", 2)
+    assert code == 0
+    assert out.startswith("30 items in about ")
+    assert "2 worker(s)" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run",), "name a --benchmark"),
+        (("run", "--benchmark", "coco"), "no benchmark named 'coco'"),
+        ((*SMALL, "--image", "random"), "name it with --candidates"),
+        ((*SMALL, "--scorers", "beauty"), "no scorer named 'beauty'"),
+        ((*SMALL, "--workers", "0"), "workers = 0"),
+        (("study", "main", "nowhere"), "no run in 'nowhere'"),
+        (("study", "beauty", "own"), "no run in 'own'"),
+    ],
+)
+def test_mistakes_are_one_line(command, arguments, said):
+    code, out, err = command(*arguments)
+    assert code == 1
+    assert out == ""
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_study_prints_its_table_and_writes_its_files(command, tmp_path):
+    command(*SMALL, "--out", "own")
+    code, out, err = command("study", "main", "own", "--out", "tables")
+    assert code == 0
+    assert "Random" in out
+    assert "LookBack" in out
+    written = {path.name for path in (tmp_path / "tables").iterdir()}
+    assert written == {f"main.{kind}" for kind in ("csv", "md", "tex", "png", "svg")}
+    assert "tables/main.csv" in err
+    code, out, _ = command("study", "main", "own", "--json", "--out", "tables")
+    assert json.loads(out)["rows"][0]["method"] == "random"
+
+
+def test_studies_are_listed(command):
+    code, out, _ = command("studies", "--json")
+    assert code == 0
+    assert len(json.loads(out)) == 14
+    assert json.loads(out)[0]["paper"] == "tab:main_results"
+
+
+def test_an_unknown_setting_of_a_study_is_named(command):
+    command(*SMALL, "--out", "own")
+    code, _, err = command("study", "ablation", "own", "--set", "beauty=1")
+    assert code == 1
+    assert "study 'ablation' has no setting 'beauty'; it has: " in err
+
+
+def test_all_studies_make_one_page(command, tmp_path):
+    command(*SMALL, "--out", "runs/own")
+    command("run", "--candidates", "runs/own", "--image", "random", "--out", "runs/random")
+    code, out, err = command("study", "all", "runs", "--out", "all", "--items", 2)
+    assert code == 0
+    assert out == "all/report.html\n"
+    page = (tmp_path / "all" / "report.html").read_text("utf-8")
+    assert "tab:main_results" in page
+    assert "seeds: " in err  # what these runs cannot show is said
+    assert (tmp_path / "all" / "random-image.csv").exists()
+    assert pq.read_table(tmp_path / "runs" / "own" / "items").num_rows == 3

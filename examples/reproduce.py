@@ -16,7 +16,7 @@ from pathlib import Path
 from lookback.benchmarks.base import GENERATED
 
 SEEDS = (123, 456)  # beside 42, as in the paper
-LOOKING = "clipscore,vauq,usc@5,judge@5"
+LOOKING = "clipscore,vauq,usc@5"  # at every seed
 FAILED = 3  # `lookback run`: it ended, with items that failed
 
 
@@ -34,7 +34,7 @@ def make_runs(out: Path, items: int, workers: int) -> None:
     for task in GENERATED:
         own = str(out / "runs" / task)
         draw = ["run", "--benchmark", task, *shared, "--max-new-tokens", "120"]
-        lookback(*draw, "--out", own, "--scorers", f"{LOOKING},usc@25")
+        lookback(*draw, "--out", own, "--scorers", f"{LOOKING},usc@25,judge@5")
         for image in ("none", "random"):
             control = ["run", "--candidates", own, "--image", image, "--workers", str(workers)]
             lookback(*control, "--out", f"{own}-{image}")

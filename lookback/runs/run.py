@@ -143,7 +143,7 @@ class Run:
     @cached_property
     def index(self) -> NDArray[np.intp]:
         """(R,): the place of each candidate among those of its item."""
-        return np.concatenate([np.arange(size) for size in self.sizes]).astype(np.intp)
+        return np.concatenate([np.empty(0), *map(np.arange, self.sizes)]).astype(np.intp)
 
     @cached_property
     def lengths(self) -> NDArray[np.intp]:

@@ -101,7 +101,7 @@ def _responses(run: Run, row: int, most: int) -> tuple[list[Response], list[dict
         by, one = ", ".join(pickers[index]), candidates[index]
         if not len(one.signals):
             continue
-        ranks = [f"{name} {1 + int((v < v[index]).sum())}" for name, v in scores.items()]
+        ranks = [f"{name} {1 + int((v > v[index]).sum())}" for name, v in scores.items()]
         about = f"picked by {by} · quality {quality[index]:.2f} · rank of {len(candidates)}: "
         values = _token_rows(one, run.defaults)
         shaded = {"SC": "self_certainty", "A": "lookback", "LookBack": "exp_token_score"}

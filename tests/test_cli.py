@@ -89,8 +89,14 @@ def test_scorers_are_listed(run):
     listed = {s.pop("name"): s for s in json.loads(out)}
     about = listed["lookback"].pop("about")
     assert "LookBack" in about
-    assert listed["lookback"] == {"needs": "signals", "image": True, "settings": ["alpha", "lam"]}
+    assert listed["lookback"] == {
+        "needs": "signals",
+        "image": True,
+        "together": False,
+        "settings": ["alpha", "lam"],
+    }
     assert listed["usc"]["needs"] == "model"
+    assert listed["usc"]["together"]
     code, out, _ = run("scorers")
     assert code == 0
     assert all(name in out for name in listed)

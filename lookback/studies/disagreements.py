@@ -10,6 +10,7 @@ from lookback.runs import Run
 from lookback.studies.annotation import Case, annotation_page
 from lookback.studies.base import Result, Runs, StudyError, study
 from lookback.studies.pages import images
+from lookback.studies.plots import panels
 from lookback.studies.selection import METHODS, OTHERS, in_order, picks, title
 from lookback.studies.tables import Table
 from lookback.studies.write import csv_of
@@ -65,7 +66,8 @@ def disagreements(
     names = [NAMES.get(first, first), "Tie", NAMES.get(second, second)]
     caption = f"Cases in which {names[0]} and {names[2]} pick different texts."
     heads = [("", "Evaluation"), *(("", name) for name in names)]
-    return Result(rows, [Table(heads, lines, caption, "tab:appendix_human")], None, notes, files)
+    table = Table(heads, lines, caption, "tab:appendix_human")
+    return Result(rows, [table], _figure(rows, names), notes, files)
 
 
 def verdicts(rows: list[dict[str, Any]]) -> list[str]:
@@ -126,3 +128,22 @@ def _files(
     if drawn:
         files[f"{prefix}key.csv"] = csv_of([{name: row[name] for name in KEY} for row in drawn])
     return files, f"{len(reasons)} images are missing: {reasons[0]}" if reasons else ""
+
+
+def _figure(rows: list[dict[str, Any]], names: list[str]) -> Any:
+    """The automatic verdict over all disagreements, a bar a run."""
+    groups = list(dict.fromkeys(f"{row['benchmark']}, {row['model']}" for row in rows))
+    figure, axes = panels(1, 1, width=6, height=0.5 * len(groups) + 1)
+    left = np.zeros(len(groups))
+    for verdict, name, color in zip(
+        VERDICTS, names, ("#c2410c", "#cbd5e1", "#2563eb"), strict=True
+    ):
+        label = name if name == "Tie" else f"{name} better"
+        here = [[r for r in rows if f"{r['benchmark']}, {r['model']}" == g] for g in groups]
+        width = np.array([100 * np.mean([r["verdict"] == verdict for r in g]) for g in here])
+        axes[0, 0].barh(groups, width, left=left, height=0.6, color=color, label=label)
+        left += width
+    axes[0, 0].set_xlabel("per cent of the items where they differ")
+    axes[0, 0].invert_yaxis()
+    figure.legend(loc="outside upper center", ncols=3)
+    return figure

@@ -102,23 +102,29 @@ def _figure(pairs: list[Pair], rows: list[dict[str, Any]]) -> Any:
     grid = axes[1, 0].get_gridspec()
     for axis in axes[1]:
         axis.remove()
-    bars, places = figure.add_subplot(grid[1, :]), np.arange(len(pairs))
-    of_sc = [row for row in rows if row["first"] == "self_certainty"]
-    solid, hatched = ([row["agreement"] for row in of_sc[start::2]] for start in (0, 1))
-    yellow: dict[str, Any] = {"color": "white", "edgecolor": COLORS["visual_lookback"]}
-    bars.bar(places - 0.18, solid, 0.34, color=blue, label="SC with and without image")
-    bars.bar(places + 0.18, hatched, 0.34, **yellow, hatch="////", label="SC, visual lookback")
-    for place, row in zip(
-        np.repeat(places, 2) + np.tile([-0.18, 0.18], len(pairs)), of_sc, strict=True
-    ):
-        high = max(row["agreement"], row["chance"])  # above the line, too
-        bars.text(place, high, f"{row['agreement']:.2f}", ha="center", va="bottom", fontsize=7)
-    chance = [row["chance"] for row in of_sc[::2]]
-    bars.hlines(chance, places - 0.4, places + 0.4, dark, "--", label="random, 1/N")
-    bars.set_xticks(places, setups)
-    bars.set(ylabel="top-1 agreement", xlim=(-0.6, len(pairs) - 0.4))
-    bars.margins(y=0.15)
+    bars = figure.add_subplot(grid[1, :])
+    _bars(bars, [row for row in rows if row["first"] == "self_certainty"], setups)
     found = [axis.get_legend_handles_labels() for axis in (axes[0, 0], bars)]
     handles, names = ([*a, *b] for a, b in zip(*found, strict=True))
     figure.legend(handles, names, loc="outside lower center", ncols=2, fontsize=7)
     return figure
+
+
+def _bars(axis: Any, rows: list[dict[str, Any]], setups: list[str]) -> None:
+    """Agreement of SC with itself without image (solid), and with visual lookback (hatched)."""
+    places = np.arange(len(setups))
+    hatched = {"color": "white", "edgecolor": COLORS["visual_lookback"], "hatch": "////"}
+    solid = {"color": COLORS["self_certainty"]}
+    for here, shift, name, look in (
+        (rows[::2], -0.18, "SC with and without image", solid),
+        (rows[1::2], 0.18, "SC and visual lookback", hatched),
+    ):
+        axis.bar(places + shift, [row["agreement"] for row in here], 0.34, label=name, **look)
+        for place, row in zip(places + shift, here, strict=True):
+            high = max(row["agreement"], row["chance"])  # above the line, too
+            axis.text(place, high, f"{row['agreement']:.2f}", ha="center", va="bottom", fontsize=7)
+    chance = [row["chance"] for row in rows[::2]]
+    axis.hlines(chance, places - 0.4, places + 0.4, COLORS["oracle"], "--", label="random, 1/N")
+    axis.set_xticks(places, setups)
+    axis.set(ylabel="top-1 agreement", xlim=(-0.6, len(setups) - 0.4))
+    axis.margins(y=0.15)

@@ -10,6 +10,7 @@ import numpy as np
 from lookback.runs import Run
 from lookback.scores.prompts import judge_choice, usc_choice
 from lookback.studies.base import Result, Runs, StudyError, study
+from lookback.studies.plots import COLORS, Dots, dots
 from lookback.studies.selection import (
     METHODS,
     OTHERS,
@@ -61,7 +62,7 @@ def judge(runs: Runs, n: int = 5) -> Result:
         "judge cannot, the winner so far stays.",
         "Random is the expectation over picks. Intervals: 2,000 bootstrap samples of items.",
     ]
-    return Result(rows, tables, notes=notes)
+    return Result(rows, tables, _figure(rows), notes)
 
 
 def _row(run: Run, method: str, n: int) -> dict[str, Any]:
@@ -102,3 +103,13 @@ def _table(rows: list[dict[str, Any]], key: str, methods: tuple[str, ...], capti
     lines = beside([NAMES[m] for m in methods], columns)
     heads = [("", name) for name in ("Method", *benchmarks, "Avg.")]
     return Table(heads, lines, caption, "tab:appendix_judge")
+
+
+def _figure(rows: list[dict[str, Any]]) -> Any:
+    groups = list(dict.fromkeys(f"{row['benchmark']}\n{row['model']}" for row in rows))
+    series = {}
+    for method, name in NAMES.items():
+        here = [row for row in rows if row["method"] == method]
+        value, low, high = ([row[key] for row in here] for key in ("value", "low", "high"))
+        series[name] = Dots(COLORS[method], value, low, high)
+    return dots(groups, series, "per cent")

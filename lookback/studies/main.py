@@ -117,10 +117,11 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
         here.sort(key=lambda r: r["value"])
         names = [NAMES[r["method"]] for r in here]
         values = np.array([r["value"] for r in here])
-        errors = [values - [r["low"] for r in here], [r["high"] for r in here] - values]
         colors = [COLORS.get(r["method"], "#94a3b8") for r in here]
-        axis.barh(names, values, xerr=np.abs(errors), color=colors, ecolor="#475569", capsize=2)
-        axis.set_xlim(left=max(0, min(values) - 10) if len(values) else 0)
+        ends = [[r[end] for r in here] for end in ("low", "high")]
+        axis.hlines(names, *ends, color=colors, linewidth=1.5)
+        axis.scatter(values, names, color=colors, zorder=3)
+        axis.grid(axis="x", color="#e5e7eb", linewidth=0.6)
         axis.set_xlabel("average over benchmarks and N, per cent")
         axis.set_title(model)
     return figure

@@ -37,7 +37,8 @@ class Mentions(NamedTuple):
 
 def teller(run: Run) -> Any:
     """The run's benchmark if it can tell right mentions from wrong ones, else None."""
-    benchmark = get_benchmark(run.benchmark) if run.benchmark in BENCHMARKS else None
+    known = run.benchmark in BENCHMARKS
+    benchmark = get_benchmark(run.benchmark, run.manifest.get("data")) if known else None
     return benchmark if hasattr(benchmark, "mentions") else None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lookback.studies.base import Result, Runs, study
+from lookback.studies.plots import COLORS, panels
 from lookback.studies.selection import budgets, in_order, outcome, percent, title
 from lookback.studies.tables import Table
 
@@ -38,7 +39,7 @@ def oracle(runs: Runs) -> Result:
         "expected to give. The gap is what a selection can gain.",
         "An average is over all benchmarks of the table; a model that lacks one has none.",
     ]
-    return Result(rows, tables, notes=notes)
+    return Result(rows, tables, _figure(rows), notes)
 
 
 def _row(model: str, benchmark: str, n: int, top: float, mean: float, items: int) -> dict[str, Any]:
@@ -70,3 +71,19 @@ def _table(rows: list[dict[str, Any]], keys: tuple[str, ...], caption: str) -> T
     return Table(
         [("", "Benchmark"), *heads], lines, caption, "tab:oracle_by_benchmark", [len(names)]
     )
+
+
+def _figure(rows: list[dict[str, Any]]) -> Any:
+    """What there is to gain: from the mean to the oracle, a line a benchmark and N."""
+    shown = [row for row in rows if row["benchmark"] != "Average"][::-1]
+    names = [f"{r['benchmark']}, {r['model']}, N={r['N']}" for r in shown]
+    figure, axes = panels(1, 1, width=5.2, height=0.3 * len(names) + 0.9)
+    mean, top = ([row[key] for row in shown] for key in ("mean", "oracle"))
+    axis = axes[0, 0]
+    axis.hlines(names, mean, top, color="#cbd5e1", linewidth=3)
+    axis.scatter(mean, names, color=COLORS["random"], zorder=3, label="mean")
+    axis.scatter(top, names, color=COLORS["oracle"], zorder=3, label="oracle")
+    axis.margins(y=0.5 / len(names))
+    axis.set_xlabel("per cent")
+    figure.legend(loc="outside upper center", ncols=2)
+    return figure

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,6 +63,44 @@ def tiles(
         for axis in tile:
             axis.set_axis_off()
     return figure, found[:count]
+
+
+class Dots(NamedTuple):
+    """One series of `dots`: a value a group, with where its whiskers end.
+
+    Attributes:
+        color: of dots and whiskers.
+        values, low, high: as many numbers as there are groups; NaN is left out.
+        filled: whether its dots are.
+    """
+
+    color: str
+    values: ArrayLike
+    low: ArrayLike
+    high: ArrayLike
+    filled: bool = True
+
+
+def dots(groups: Sequence[str], series: Mapping[str, Dots], ylabel: str) -> Figure:
+    """Series side by side in each group: dots with whiskers, which need no axis from zero."""
+    figure, axes = panels(1, 1, width=max(4.2, 1.6 * len(groups) + 1.8), height=3.0)
+    axis, width = axes[0, 0], 0.7 / len(series)
+    for number, (name, one) in enumerate(series.items()):
+        values, low, high = (np.asarray(part, dtype=float) for part in one[1:4])
+        x = np.arange(len(groups)) + (number - (len(series) - 1) / 2) * width
+        around = np.abs([values - low, high - values])
+        face = one.color if one.filled else "white"
+        axis.errorbar(
+            x, values, yerr=around, fmt="o", markersize=5, color=one.color, mfc=face,
+            capsize=2, linewidth=1, label=name,
+        )  # fmt: skip
+    axis.set_xticks(range(len(groups)), groups)
+    axis.set_xlim(-0.6, len(groups) - 0.4)
+    axis.set_ylabel(ylabel)
+    axis.grid(axis="y", color="#e5e7eb", linewidth=0.6)
+    axis.set_axisbelow(True)
+    figure.legend(loc="outside right upper", fontsize=8)
+    return figure
 
 
 def saved(figure: Figure, form: str) -> bytes:

@@ -9,6 +9,7 @@ import numpy as np
 
 from lookback.studies.base import Result, Runs, study
 from lookback.studies.pairs import Pair, controlled, same_picks
+from lookback.studies.plots import COLORS, Dots, dots
 from lookback.studies.selection import (
     METHODS,
     OTHERS,
@@ -41,7 +42,7 @@ def random_image(runs: Runs) -> Result:
     for _, group in groupby(rows, key=lambda row: row["model"]):
         here = list(group)
         tables += [_agreement(here), _control(here)]
-    return Result(rows, tables, notes=NOTES)
+    return Result(rows, tables, _figure(rows), NOTES)
 
 
 def removed(original: float, replaced: float, random: float) -> float:
@@ -118,3 +119,17 @@ def _control(rows: list[dict[str, Any]]) -> Table:
 
 def _sizes(rows: list[dict[str, Any]]) -> str:
     return ", ".join(str(n) for n in dict.fromkeys(row["N"] for row in rows))
+
+
+def _figure(rows: list[dict[str, Any]]) -> Any:
+    """Outcomes with the own image (full dots) and with a random one (hollow dots)."""
+    shown = [row for row in rows if row["method"] in CONTROLLED]
+    groups = list(dict.fromkeys(f"{row['benchmark']}\n{row['model']}" for row in shown))
+    floor = [row["random"] for row in shown if row["method"] == CONTROLLED[0]]
+    series = {"Random selection": Dots(COLORS["random"], floor, floor, floor)}
+    for method in CONTROLLED:
+        for key, image in (("original", "own"), ("replaced", "random")):
+            values = [row[key] for row in shown if row["method"] == method]
+            name = f"{NAMES[method]}, {image} image"
+            series[name] = Dots(COLORS[method], values, values, values, key == "original")
+    return dots(groups, series, "per cent")

@@ -9,6 +9,7 @@ import numpy as np
 
 from lookback.runs import Run
 from lookback.studies.base import Result, Runs, StudyError, study
+from lookback.studies.plots import COLORS, Dots, dots
 from lookback.studies.selection import METHODS, has, in_order, outcome, percent, title
 from lookback.studies.tables import Table, beside, ranked
 
@@ -33,7 +34,7 @@ def seeds(runs: Runs, n: int = 5) -> Result:
     for group in groups:
         named = ", ".join(str(run.seed) for run in group)
         notes.append(f"{title(group[0])}, {group[0].model}: seeds {named}.")
-    return Result(rows, [_table(rows, n)], notes=notes)
+    return Result(rows, [_table(rows, n)], _figure(rows), notes)
 
 
 def _groups(runs: Runs, n: int) -> list[list[Run]]:
@@ -87,3 +88,15 @@ def _table(rows: list[dict[str, Any]], n: int) -> Table:
     lines = beside([METHODS[m] for m in methods], columns)
     caption = f"Best of {n} over random seeds: mean ± standard deviation, per cent."
     return Table([("", "Method"), *setups], lines, caption, "tab:appendix_seed")
+
+
+def _figure(rows: list[dict[str, Any]]) -> Any:
+    """Means with the standard deviation to either side."""
+    groups = list(dict.fromkeys(f"{row['benchmark']}\n{row['model']}" for row in rows))
+    series = {}
+    for method, name in METHODS.items():
+        here = {(r["model"], r["benchmark"]): r for r in rows if r["method"] == method}.values()
+        mean, std = (np.array([row[key] for row in here]) for key in ("mean", "std"))
+        if np.isfinite(mean).any():
+            series[name] = Dots(COLORS[method], mean, mean - std, mean + std)
+    return dots(groups, series, "per cent")

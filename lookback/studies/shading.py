@@ -38,7 +38,7 @@ class Case(NamedTuple):
 def shades(scores: Array) -> Array:
     """From 0 for the lowest to 1 for the highest; 0.5 if they are all the same."""
     low, high = scores.min(), scores.max()
-    return np.asarray((high - scores) / (high - low) if high > low else np.full(len(scores), 0.5))
+    return np.asarray((scores - low) / (high - low) if high > low else np.full(len(scores), 0.5))
 
 
 def color(signal: str, shade: float) -> str:

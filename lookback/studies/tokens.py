@@ -59,7 +59,7 @@ def tokens(runs: Runs, item: int | str | None = None, shown: int = 4) -> Result:
         raise StudyError(wanted if item is None else f"no run here has an item {item!r}")
     drawn = next(here for here in cases if here)
     page = html([case for here in cases for case in here])
-    return Result(rows, [], draw(drawn), notes, {"tokens.html": page})
+    return Result(rows, [], draw(drawn), notes, {"page.html": page})
 
 
 def _asked(run: Run, item: int | str) -> dict[str, int]:

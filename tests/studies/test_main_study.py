@@ -148,13 +148,16 @@ def test_the_largest_run_counts(result):
 def test_one_panel_a_model(result):
     assert [axis.get_title() for axis in result.figure.axes] == ["made-up", "other"]
     labels = [label.get_text() for label in result.figure.axes[0].get_yticklabels()]
-    widths = [bar.get_width() for bar in result.figure.axes[0].patches]
+    lines, shown = result.figure.axes[0].collections
+    values = shown.get_offsets()[:, 0].tolist()
     names = METHODS | OTHERS
     assert "Oracle" not in labels
-    assert widths == sorted(widths)
-    for label, width in zip(labels, widths, strict=True):
+    assert values == sorted(values)
+    for label, value, ends in zip(labels, values, lines.get_segments(), strict=True):
         method = next(m for m in names if names[m] == label)
-        assert width == pytest.approx(row(result, method, "Average", 0)["value"])
+        found = row(result, method, "Average", 0)
+        assert value == pytest.approx(found["value"])
+        assert ends[:, 0].tolist() == pytest.approx([found["low"], found["high"]])
 
 
 def test_controls_alone_are_refused(tmp_path, runs):

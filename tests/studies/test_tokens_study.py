@@ -106,7 +106,7 @@ def test_nothing_to_show(tmp_path):
 
 
 def test_ranks_and_quality_are_told(run):
-    page = STUDY([run], {"item": 7}).files["tokens.html"]
+    page = STUDY([run], {"item": 7}).files["page.html"]
     place = run.places.tolist().index(7)
     order = [c.index for c in run.candidates(place).rank("self_certainty")]
     first = run.candidates(place).rank("lookback")[0].index
@@ -123,7 +123,7 @@ def test_the_page_says_what_the_tokens_say(tmp_path):
 
     run = changed(make_run(tmp_path / "own", n=3), evil)
     result = STUDY([run], {"item": 0})
-    page = result.files["tokens.html"]
+    page = result.files["page.html"]
     lines = re.findall(r'<p class="tokens"><b>\w+</b> (.*?)</p>', page, re.DOTALL)
     assert len(lines) % 3 == 0
     for line in lines:
@@ -146,7 +146,8 @@ def test_the_figure_stays_within_its_page(tmp_path):
     assert all(b.x0 >= 0 and b.x1 <= wide and b.y0 >= 0 and b.y1 <= high for b in boxes)
     words = [text.get_text() for text in axis.texts]
     shown = len({row["candidate"] for row in STUDY([run], {"item": 0}).rows})
-    assert words.count("$a_b$") == 3 * 40 * shown  # once a signal, and not as mathematics
+    assert words.count("$a_b$") == 3 * 40 * shown  # once a signal
+    assert not any(text.get_parse_math() for text in axis.texts)
     lines = {}
     for text, box in zip((t for t in axis.texts if t.get_text()), boxes, strict=True):
         lines.setdefault(text.get_position()[1], []).append((box.x0, box.x1))

@@ -50,6 +50,7 @@ class Run:
             raise RunError(f"{str(self.path / MANIFEST)!r} is no manifest: {error}") from None
         self._signals: dict[str, Array] = {}
         self._scores: dict[tuple[Any, ...], Array] = {}
+        self._recordings: dict[str, dict[int, dict[str, Any]]] = {}
 
     def __repr__(self) -> str:
         seed = f", seed {self.seed}" if self.seed is not None else ""
@@ -157,11 +158,17 @@ class Run:
 
     def signal(self, name: str) -> Array:
         """One of `SIGNALS`, of all tokens of all candidates; read once, and only this column."""
-        if name not in self._signals:
-            column = read_table(self.path, "candidates", [name])[name].combine_chunks()
-            values = column.flatten().to_numpy(zero_copy_only=False)
-            self._signals[name] = values.astype(np.float64)
-        return self._signals[name]
+        return self.signals([name])[name]
+
+    def signals(self, names: Sequence[str] = SIGNALS) -> dict[str, Array]:
+        """The same for several: the columns that were not read before are read in one go."""
+        unread = [name for name in names if name not in self._signals]
+        if unread:
+            table = read_table(self.path, "candidates", unread)
+            for name in unread:
+                values = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+                self._signals[name] = values.astype(np.float64)
+        return {name: self._signals[name] for name in names}
 
     def grid(self, values: Array | Sequence[float], n: int | None = None) -> Array:
         """A number a candidate as an array of shape (items, n), NaN where there is none."""
@@ -177,7 +184,7 @@ class Run:
 
     def batch(self, n: int | None = None) -> SignalBatch:
         """The first n candidates of all items as one ragged batch."""
-        flat = {name: self.signal(name) for name in SIGNALS}
+        flat = self.signals()
         quality = _numbers(self.head["quality"])
         if n is None or n >= self.n:
             return SignalBatch(self.lengths, self.sizes, tuple(self.texts), **flat, quality=quality)
@@ -229,8 +236,7 @@ class Run:
                 f"{self.path} has no {scorer} scores for N = {n} (recorded: {there}): run the same "
                 f"command again with --scorers {scorer}@{n}"
             )
-        table = read_table(self.path, f"scores/{name}", ("item", "scores"))
-        rows = dict(zip(table["item"].to_pylist(), table["scores"].to_pylist(), strict=True))
+        rows = self._table_of(name)
         missing = [place for place in self.places.tolist() if place not in rows]
         if missing:
             raise RunError(
@@ -239,17 +245,24 @@ class Run:
             )
         full = np.full((len(self.places), self.n), np.nan)
         for row, place in enumerate(self.places.tolist()):
-            values = rows[place] or []  # none where the scorer failed
+            values = rows[place]["scores"] or []  # none where the scorer failed
             full[row, : len(values)] = [np.nan if v is None else v for v in values]
         return full[:, :n]
 
+    def _table_of(self, name: str) -> dict[int, dict[str, Any]]:
+        """The rows of a recorded scorer by the items' positions; read once."""
+        if name not in self._recordings:
+            rows = read_table(self.path, f"scores/{name}").to_pylist()
+            self._recordings[name] = {row["item"]: row for row in rows}
+        return self._recordings[name]
+
     def unscored(self, name: str) -> int:
         """For how many items a recorded scorer failed."""
-        return len(read_table(self.path, f"scores/{name}", ["error"])["error"].drop_null())
+        return sum(row["error"] is not None for row in self._table_of(name).values())
 
     def replies(self, name: str) -> list[list[str]]:
         """What the model replied when it scored, an item; of a name in `recorded`."""
-        return list(read_table(self.path, f"scores/{name}", ["replies"])["replies"].to_pylist())
+        return [row["replies"] for row in self._table_of(name).values()]
 
     def timings(self) -> list[dict[str, Any]]:
         """What took how long: {"what": "sample" or a scorer, "item": ..., "ms": ...}."""

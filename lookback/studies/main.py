@@ -7,24 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from lookback.runs import Run
+from lookback.studies.averages import NAMES, rows_of
 from lookback.studies.base import Result, Runs, study
 from lookback.studies.plots import COLORS, panels
-from lookback.studies.selection import (
-    METHODS,
-    OTHERS,
-    budgets,
-    has,
-    in_order,
-    interval,
-    outcome,
-    percent,
-    resampled,
-    title,
-)
+from lookback.studies.selection import METHODS, in_order, title
 from lookback.studies.tables import Table, ranked
-
-NAMES = METHODS | OTHERS | {"oracle": "Oracle"}
 
 
 @study("main", paper="tab:main_results")
@@ -38,9 +25,9 @@ def main(runs: Runs) -> Result:
     tables = []
     by_model = groupby(in_order(runs.largest), key=lambda run: run.model)
     for model, group in by_model:
-        found = _model(model, list(group))
+        found = rows_of(model, list(group))
         rows += found
-        tables.append(_table(model, found))
+        tables += [_table(model, found), _leads(model, found)]
     notes = [
         "Random is the expectation over picks, USC the mean over its runs. Intervals: 2,000 "
         "bootstrap samples of items.",
@@ -54,35 +41,10 @@ def main(runs: Runs) -> Result:
     return Result(rows, tables, _figure(rows), notes)
 
 
-def _model(model: str, runs: list[Run]) -> list[dict[str, Any]]:
-    """The rows of one model: a method, benchmark and N each, then each method's average."""
-    # A seed a run: its methods and N see the same samples, other benchmarks samples of their own.
-    setups = [(seed, run, n) for seed, run in enumerate(runs) for n in budgets(run)]
-    rows = []
-    for method in NAMES:
-        draws = []
-        for seed, run, n in setups:
-            values = outcome(run, method, n) if has(run, method, n) else np.full(1, np.nan)
-            sampled = resampled(100 * values, seed)
-            draws.append(sampled)
-            rows.append(_row(model, title(run), method, n, percent(values), sampled, len(run.ids)))
-        if all(np.isfinite(d).all() for d in draws):
-            average = np.mean(draws, axis=0)
-            means = [row["value"] for row in rows[-len(setups) :]]
-            rows.append(_row(model, "Average", method, 0, float(np.mean(means)), average, 0))
-    return rows
-
-
-def _row(
-    model: str, benchmark: str, method: str, n: int, value: float, draws: Any, items: int
-) -> dict[str, Any]:
-    low, high = interval(draws)
-    head = {"model": model, "benchmark": benchmark, "method": method, "N": n}
-    return head | {"value": value, "low": low, "high": high, "items": items}
-
-
 def _table(model: str, rows: list[dict[str, Any]]) -> Table:
-    setups = list(dict.fromkeys((r["benchmark"], r["N"]) for r in rows if r["N"]))
+    setups = list(
+        dict.fromkeys((r["benchmark"], r["N"]) for r in rows if r["benchmark"] != "Average")
+    )
     setups.append(("Average", 0))
     cells = {(r["method"], r["benchmark"], r["N"]): r for r in rows if np.isfinite(r["value"])}
     methods = [m for m in NAMES if any(key[0] == m for key in cells)]
@@ -104,6 +66,23 @@ def _table(model: str, rows: list[dict[str, Any]]) -> Table:
     return Table(heads, lines, caption, "tab:main_results", rules)
 
 
+def _leads(model: str, rows: list[dict[str, Any]]) -> Table:
+    """How far LookBack is ahead, averaged over benchmarks; samples are the same for both."""
+    cells = {(r["method"], r["N"]): r for r in rows if r["benchmark"] == "Average"}
+    budget = [*sorted({n for _, n in cells} - {0}), 0]
+    lines = []
+    for method in (m for m in NAMES if m != "lookback" and any(key[0] == m for key in cells)):
+        line = [f"over {NAMES[method]}"]
+        for n in budget:
+            r = cells.get((method, n))
+            text = f"{r['lead']:+.2f} [{r['lead_low']:+.1f}, {r['lead_high']:+.1f}]" if r else "-"
+            line.append(text)
+        lines.append(line)
+    heads = [("", "LookBack's lead"), *(("", f"N={n}" if n else "Average") for n in budget)]
+    caption = f"LookBack's lead with {model}, mean over benchmarks: points [95 % interval]."
+    return Table(heads, lines, caption)
+
+
 def _figure(rows: list[dict[str, Any]]) -> Any:
     """The averages with their intervals, a panel a model."""
     models = list(dict.fromkeys(row["model"] for row in rows))
@@ -112,7 +91,8 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
         here = [
             r
             for r in rows
-            if r["model"] == model and r["benchmark"] == "Average" and r["method"] != "oracle"
+            if (r["model"], r["benchmark"], r["N"]) == (model, "Average", 0)
+            and r["method"] != "oracle"
         ]
         here.sort(key=lambda r: r["value"])
         names = [NAMES[r["method"]] for r in here]

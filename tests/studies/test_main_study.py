@@ -68,7 +68,10 @@ def test_the_average_is_over_benchmarks_and_n(result):
             for n in (5, 25)
         ]
         assert row(result, method, "Average", 0)["value"] == pytest.approx(mean(four))
-    averaged = {r["method"] for r in result.rows if r["benchmark"] == "Average"}
+        for n, two in ((5, four[::2]), (25, four[1::2])):
+            assert row(result, method, "Average", n)["value"] == pytest.approx(mean(two))
+    whole = [r for r in result.rows if r["benchmark"] == "Average" and r["N"] == 0]
+    averaged = {r["method"] for r in whole}
     assert "vauq" in averaged
     assert not averaged & {"usc", "judge", "clipscore"}  # not recorded everywhere
 
@@ -100,8 +103,30 @@ def test_benchmarks_are_resampled_apart(tmp_path):
         assert ratio == pytest.approx(0.5**0.5, abs=0.12)
 
 
+def test_leads_are_paired_differences(result, runs):
+    lookback, other = (
+        np.mean(
+            [
+                resampled(100 * outcome(run, method, 25), seed)
+                for seed, run in enumerate((runs[1], runs[0]))
+            ],
+            axis=0,
+        )
+        for method in ("lookback", "self_certainty")
+    )
+    found = row(result, "self_certainty", "Average", 25)
+    assert (found["lead_low"], found["lead_high"]) == pytest.approx(interval(lookback - other))
+    ours = row(result, "lookback", "Average", 25)
+    assert found["lead"] == pytest.approx(ours["value"] - found["value"])
+    assert (ours["lead"], ours["lead_low"], ours["lead_high"]) == (0, 0, 0)
+    lines = cells(result.tables[1])
+    assert lines["over SC"][1].startswith(f"{found['lead']:+.2f} [{found['lead_low']:+.1f}, ")
+    assert "over LookBack" not in lines
+    assert lines["over USC"][1:] == ["-", "-"]  # recorded everywhere for N = 5 alone
+
+
 def test_table(result, runs):
-    table, other = result.tables
+    table, _, other, _ = result.tables
     assert table.label == "tab:main_results"
     assert table.columns == [
         ("", "Method"),

@@ -125,9 +125,10 @@ def _figure(pairs: list[Pair], rows: list[dict[str, Any]]) -> Any:
         *shown, floor = outcomes[5 * place : 5 * place + 5]
         value, low, high = (np.array([row[k] for row in shown]) for k in ("value", "low", "high"))
         colors = [COLORS[m] for m in ("lookback", "mean_log_prob", "visual_lookback", "random")]
-        axis.bar(list(SWAPS), value, 0.7, yerr=[value - low, high - value], capsize=3, color=colors)
+        axis.vlines(list(SWAPS), low, high, color=colors, linewidth=1.5)
+        axis.scatter(list(SWAPS), value, color=colors, zorder=3)
         axis.axhline(floor["value"], color="#111827", linestyle="--", label="random selection")
-        axis.set_ylim(bottom=max(0.0, min(floor["value"], low.min()) - 2))
+        axis.margins(x=0.15)
         axis.set(title=f"{title(pair.run)}, {pair.run.model}", ylabel="per cent")
         axis.set_xlabel("taken from the random image")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", fontsize=7)

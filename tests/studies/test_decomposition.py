@@ -81,7 +81,7 @@ def test_drops(runs):
     assert line[1:3] == [f"{rows[name]['value']:.2f}" for name in ("random selection", "none")]
     assert line[3::2] == [f"{rows[name]['value']:.2f}" for name in ("log p", "A", "both")]
     assert line[4].startswith(f"{rows['log p']['drop']:.2f} [{rows['log p']['drop_low']:.2f}, ")
-    heights = [patch.get_height() for patch in result.figure.axes[0].patches]
+    heights = result.figure.axes[0].collections[1].get_offsets()[:, 1].tolist()
     assert heights == [rows[name]["value"] for name in ("none", "log p", "A", "both")]
 
 

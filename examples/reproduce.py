@@ -3,11 +3,12 @@
 `make reproduce`: for every task a run of 25 candidates with every scorer, its two controls (no
 image, another image), and runs of 5 candidates with two more seeds; then all studies and one page.
 Stopped at any point, the same command goes on where it was. With --docs the tables in
-docs/reproduction.md are replaced by the new ones; the words around them stay.
+docs/reproduction.md, and the figures beside it, are replaced by the new ones; the words stay.
 """
 
 import argparse
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -44,8 +45,15 @@ def make_runs(out: Path, items: int, workers: int) -> None:
 
 
 def update(docs: Path, studies: Path) -> None:
-    """Replace the tables between <!-- NAME --> and <!-- /NAME --> by the studies' new ones."""
+    """Replace the tables between <!-- NAME --> and <!-- /NAME --> by the studies' new ones.
+
+    And the figures that it shows, in the folder of its name.
+    """
     text = docs.read_text(encoding="utf-8")
+    figures = docs.with_suffix("")
+    figures.mkdir(exist_ok=True)
+    for name in re.findall(rf"\({figures.name}/([a-z-]+\.png)\)", text):
+        shutil.copy(studies / name, figures / name)
 
     def table(match: re.Match[str]) -> str:
         new = (studies / f"{match[1]}.md").read_text(encoding="utf-8")

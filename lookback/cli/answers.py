@@ -13,10 +13,14 @@ from lookback.cli.app import (
     AsJson,
     Device,
     Image,
+    Json,
     Lam,
+    MaxNewTokens,
     Model,
     Scorer,
     Settings,
+    Temperature,
+    TopP,
     app,
     settings_of,
 )
@@ -38,9 +42,9 @@ def ask(
     alpha: Alpha = None,
     lam: Lam = None,
     settings: Settings = None,
-    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 1.2,
-    top_p: Annotated[float, typer.Option(help="The nucleus to sample from.")] = 0.9,
-    max_new_tokens: Annotated[int, typer.Option(help="The longest answer.")] = 256,
+    temperature: Temperature = 1.2,
+    top_p: TopP = 0.9,
+    max_new_tokens: MaxNewTokens = 256,
     seed: Annotated[int, typer.Option(help="The same seed draws the same answers.")] = 42,
     more_images: Image = None,
     device: Device = None,
@@ -101,7 +105,7 @@ def score(
 
 
 @app.command()
-def scorers(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+def scorers(as_json: Json = False) -> None:
     """List the scorers and their settings."""
     from lookback.scores.registry import scorers as registered
 

@@ -56,6 +56,19 @@ Data = Annotated[
 ]
 
 
+Temperature = Annotated[float, typer.Option(help="0 is greedy.")]
+TopP = Annotated[float, typer.Option(help="The nucleus to sample from.")]
+MaxNewTokens = Annotated[int, typer.Option(help="The longest answer.")]
+JudgeModel = Annotated[
+    str | None,
+    typer.Option(
+        help="hallusionbench: the language model that judges; without, rules do.",
+        envvar="LOOKBACK_JUDGE_MODEL",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
+
+
 @app.callback()
 def _plugins(
     plugin: Annotated[

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from lookback.cli.app import Data, app
+from lookback.cli.app import Data, Json, JudgeModel, app
 from lookback.cli.terminal import print_json, progress, show_benchmarks, show_evaluation, warn
 
 
 @app.command()
 def benchmarks(
     data: Data = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """List the benchmarks, where to get their files, and whether they are found."""
     from dataclasses import asdict
@@ -45,13 +45,7 @@ def evaluate(
     synonyms: Annotated[
         Path | None, typer.Option(help="chair: a synonyms.txt to use.", show_default=False)
     ] = None,
-    judge_model: Annotated[
-        str | None,
-        typer.Option(
-            help="hallusionbench: the language model that judges; without, rules do.",
-            envvar="LOOKBACK_JUDGE_MODEL",
-        ),
-    ] = None,
+    judge_model: JudgeModel = None,
     judge_url: Annotated[
         str | None,
         typer.Option(
@@ -65,7 +59,7 @@ def evaluate(
     judge_cache: Annotated[
         Path | None, typer.Option(help="The file that keeps its replies.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Score anybody's responses on a benchmark; no model needed."""
     from lookback.benchmarks import evaluate as evaluation

@@ -9,7 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from lookback.cli.app import Data, Device, Settings, app, settings_of
+from lookback.cli.app import (
+    Data,
+    Device,
+    Json,
+    JudgeModel,
+    MaxNewTokens,
+    Settings,
+    Temperature,
+    TopP,
+    app,
+    settings_of,
+)
 from lookback.cli.terminal import (
     console,
     duration,
@@ -66,9 +77,9 @@ def run(
             show_default=False,
         ),
     ] = None,
-    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 1.2,
-    top_p: Annotated[float, typer.Option(help="The nucleus to sample from.")] = 0.9,
-    max_new_tokens: Annotated[int, typer.Option(help="The longest answer.")] = 256,
+    temperature: Temperature = 1.2,
+    top_p: TopP = 0.9,
+    max_new_tokens: MaxNewTokens = 256,
     workers: Annotated[
         int, typer.Option(help="Processes that share the work, each with its own model.")
     ] = 1,
@@ -81,20 +92,14 @@ def run(
         ),
     ] = None,
     revision: Annotated[str | None, typer.Option(help="Of the hub id.", show_default=False)] = None,
-    judge_model: Annotated[
-        str | None,
-        typer.Option(
-            help="hallusionbench: the language model that judges; without, rules do.",
-            envvar="LOOKBACK_JUDGE_MODEL",
-        ),
-    ] = None,
+    judge_model: JudgeModel = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Try a few items, say how long all will take.")
     ] = False,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try items again that failed before.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Candidates for every item of a benchmark, with their signals, kept in a folder.
 
@@ -182,7 +187,7 @@ def study(
 
 
 @app.command()
-def studies(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+def studies(as_json: Json = False) -> None:
     """List the studies and what of the paper they reproduce."""
     from rich.table import Table
 

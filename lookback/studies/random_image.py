@@ -29,9 +29,10 @@ NOTES = [
     "one pick the same of the N candidates; by chance 1/N (same_text: the same text).",
     "Random is the expectation over picks. Removed = (orig. - rand.) / (orig. - Random), the share "
     "of the gain over random selection that the wrong image takes away: not defined (-) without a "
-    "gain, and of little meaning with a small one. low and high are the 95 % interval of the drop "
-    "orig. - rand., from 2,000 bootstrap samples of items.",
+    "gain, and in brackets, of little meaning, with one of less than a point. low and high are the "
+    "95 % interval of the drop orig. - rand., from 2,000 bootstrap samples of items.",
 ]
+SMALL = 1.0  # points: a gain of which a share means little
 
 
 @study("random-image", paper="tab:appendix_random_image, tab:random_image")
@@ -101,10 +102,13 @@ def _control(rows: list[dict[str, Any]]) -> Table:
     for benchmark, group in groupby(rows, key=lambda row: row["benchmark"]):
         by_method = {row["method"]: row for row in group}
         here = [by_method[method] for method in CONTROLLED]
-        most = np.nanmax([-np.inf, *(row["removed"] for row in here)])
+        clear = [row["removed"] for row in here if row["original"] - row["random"] >= SMALL]
+        most = max(clear, default=np.nan)
         line: list[Cell | str] = [benchmark, f"{here[0]['random']:.2f}"]
         for row in here:
             gone = "-" if np.isnan(row["removed"]) else f"{row['removed']:.1f}%"
+            if row["original"] - row["random"] < SMALL and gone != "-":
+                gone = f"({gone})"
             line += [f"{row['original']:.2f} → {row['replaced']:.2f}"]
             line += [Cell(gone, "best" if row["removed"] == most else "")]
         lines.append(line)

@@ -7,7 +7,7 @@ from made_runs import make_run
 
 from lookback.scores.formula import lookback_score
 from lookback.studies.base import StudyError, get_study
-from lookback.studies.random_image import removed
+from lookback.studies.random_image import _control, removed
 
 
 @pytest.fixture
@@ -142,3 +142,18 @@ def test_tables(tmp_path, runs):
 def test_it_needs_the_control(runs):
     with pytest.raises(StudyError, match="--image random"):
         get_study("random-image")(runs[:1])
+
+
+def test_a_share_of_a_small_gain_stands_in_brackets_and_is_never_the_most():
+    head = {"model": "m", "benchmark": "b", "N": 25, "random": 60.0}
+    outcomes = {"self_certainty": (60.5, 50.0), "lookback": (70.0, 62.0), "mean_log_prob": (59, 50)}
+    rows = [
+        head
+        | {"method": method, "original": own, "replaced": other}
+        | {"removed": removed(own, other, 60.0)}
+        for method, (own, other) in outcomes.items()
+    ]
+    ((_, _, _, sc, _, ours, _, log_prob),) = _control(rows).rows
+    assert (sc.text, sc.mark) == ("(2100.0%)", "")
+    assert (ours.text, ours.mark) == ("80.0%", "best")
+    assert log_prob.text == "-"

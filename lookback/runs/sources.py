@@ -163,14 +163,15 @@ def scored(
 class Images:
     """Which image each item is asked about."""
 
-    def __init__(self, plan: Plan, items: Sequence[Item]) -> None:
-        self.mode, self.seed, self.items = plan.image, plan.seed, items
+    def __init__(self, plan: Plan, items: Sequence[Item], places: Sequence[int]) -> None:
+        self.mode, self.seed, self.items, self.places = plan.image, plan.seed, items, places
 
     def of(self, place: int) -> tuple[Image | None, str | None]:
         """The image and the id of the item that it belongs to; None and None for no image.
 
-        A random one is that of another item, drawn evenly among all; one that looks the same (two
-        questions about one picture) is drawn again.
+        A random one is that of another of the items in `places` (an item that failed may have an
+        image that cannot be read); one that looks the same, as when two questions are about one
+        picture, is drawn again.
         """
         item = self.items[place]
         if self.mode == "none":
@@ -180,7 +181,7 @@ class Images:
         rng = np.random.default_rng([self.seed, zlib.crc32(item.id.encode())])
         own = item.image
         for _ in range(100):
-            other = self.items[int(rng.integers(len(self.items)))]
+            other = self.items[self.places[int(rng.integers(len(self.places)))]]
             if other.id != item.id and not _same(own, other.image):
                 return other.image, other.id
         raise RunError("100 random images were all the item's own: are there others?")

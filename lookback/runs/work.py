@@ -41,7 +41,7 @@ class Worker:
         self.items = plan.items(self.benchmark)
         self.source = get_source(plan)
         self.places = self.source.places(self.items)
-        self.images = Images(plan, self.items)
+        self.images = Images(plan, self.items, self.places)
 
     @property
     def shards(self) -> list[int]:

@@ -240,12 +240,12 @@ def test_a_control_scores_the_same_candidates_with_another_image(tmp_path):
 def test_a_random_image_is_never_the_own_one():
     """Two questions about one picture are no two pictures."""
     items = [*get_benchmark("scenes-pairs").items("test", 8)]
-    images = Images(plan(candidates="x", image="random"), items)
+    images = Images(plan(candidates="x", image="random"), items, range(8))
     for place, item in enumerate(items):
         picture, name = images.of(place)
         assert picture.tobytes() != item.image.tobytes()
         assert name != item.id
-    same = Images(plan(candidates="x", image="random"), items[:1])
+    same = Images(plan(candidates="x", image="random"), items, [0])
     with pytest.raises(RunError, match="are there others"):
         same.of(0)
 

@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import shutil
+import subprocess
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -128,6 +130,23 @@ def test_a_full_disk_says_so_and_loses_nothing(tmp_path, monkeypatch):
     assert (tmp_path / "run" / "items" / "00000.parquet").exists()
     start(plan(), tmp_path / "run")
     assert results(tmp_path / "run") == results(tmp_path / "whole")
+
+
+def test_a_disk_that_is_really_full(tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", str(small)]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no small file system can be mounted here")
+    try:
+        with pytest.raises(RunError, match=r"cannot write .*No space left on device"):
+            start(plan(), small / "run")
+        subprocess.run(["mount", "-o", "remount,size=4m", str(small)], check=True)
+        start(plan(), small / "run")
+        start(plan(), tmp_path / "whole")
+        assert results(small / "run") == results(tmp_path / "whole")
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
 
 
 def test_two_writers_are_refused(tmp_path):

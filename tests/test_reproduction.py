@@ -1,0 +1,62 @@
+"""docs/reproduction.md and the script that makes its tables."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from lookback.studies.base import STUDIES
+
+ROOT = Path(__file__).parents[1]
+DOC = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def reproduce(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    import reproduce
+
+    yield reproduce
+    sys.modules.pop("reproduce")
+
+
+def test_every_study_has_its_place():
+    shown = re.findall(r"<!-- ([a-z-]+) -->\n(.*?)<!-- /\1 -->", DOC, flags=re.DOTALL)
+    assert [name for name, _ in shown] == [name for name in STUDIES if name != "tokens"]
+    assert all("|---|" in table for _, table in shown)
+    for figure in re.findall(r"\((reproduction/[a-z-]+\.png)\)", DOC):
+        assert (ROOT / "docs" / figure).exists()
+
+
+def test_a_paragraph_follows_each_table():
+    for part in DOC.split("\n## ")[1:]:
+        *_, words = re.split(r"<!-- /[a-z-]+ -->|\.png\)", part)
+        assert len(words.split()) > 25, part.split("\n")[0]
+
+
+def test_new_tables_replace_old_ones_and_nothing_else(reproduce, tmp_path):
+    doc = tmp_path / "doc.md"
+    doc.write_text("a\n<!-- main -->\nold\n<!-- /main -->\nb\n![](doc/main.png)\n<!-- note -->\n")
+    studies = tmp_path / "studies"
+    studies.mkdir()
+    (studies / "main.md").write_text("new \\1 table\n")
+    (studies / "main.png").write_bytes(b"png")
+    reproduce.update(doc, studies)
+    expected = (
+        "a\n<!-- main -->\nnew \\1 table\n<!-- /main -->\nb\n![](doc/main.png)\n<!-- note -->\n"
+    )
+    assert doc.read_text() == expected
+    assert (tmp_path / "doc" / "main.png").read_bytes() == b"png"
+
+
+def test_what_is_run(reproduce, tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(reproduce, "lookback", lambda *arguments: said.append(arguments))
+    reproduce.make_runs(tmp_path, 7, 2)
+    assert len(said) == 4 * 5  # the tasks: own, two controls, two more seeds
+    texts = [" ".join(arguments) for arguments in said]
+    assert sum("--image random" in text for text in texts) == 4
+    assert sum("--seed 123" in text and "-n 5" in text for text in texts) == 4
+    assert all("--limit 7" in text for text in texts if "--benchmark" in text)
+    assert sum("usc@25" in text and "judge@5" in text for text in texts) == 4

@@ -24,20 +24,20 @@ class Item:
         id: unique within the benchmark; names split and position.
         question: the whole prompt text beside the image.
         truth: what `Benchmark.score` needs, as JSON-able data.
-        load: makes the image; called at every access to `image`.
+        load: makes the image; called at every access to `image`. None if it is asked without one.
         aliases: other ids that a file of responses may use for it.
     """
 
     id: str
     question: str
     truth: dict[str, Any]
-    load: Callable[[], Image]
+    load: Callable[[], Image] | None
     aliases: tuple[str, ...] = ()
 
     @property
-    def image(self) -> Image:
-        """The image, read or drawn now."""
-        return self.load()
+    def image(self) -> Image | None:
+        """The image, read or drawn now; None for an item that has none."""
+        return None if self.load is None else self.load()
 
 
 class Items(Sequence[Item]):

@@ -17,17 +17,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 from lookback.benchmarks.base import Item
 from lookback.benchmarks.files import FileBenchmark, ImageFile, read_json
 from lookback.benchmarks.judge import Case, Judge, Verdict, get_judge
 from lookback.benchmarks.metrics import all_right, mean_percent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from PIL.Image import Image
 
 FILE = "HallusionBench.json"
 _KEYS = ("category", "subcategory", "set_id", "figure_id", "question_id")
@@ -85,11 +80,11 @@ class HallusionBench(FileBenchmark):
             "answer": "yes" if str(row["gt_answer"]) == "1" else "no",
         }
         aliases = ("_".join(longer), str(number))
-        return Item(name, row["question"], truth, self._image(name, row["filename"]), aliases)
+        return Item(name, row["question"], truth, self._image(row["filename"]), aliases)
 
-    def _image(self, name: str, filename: str | None) -> Callable[[], Image]:
+    def _image(self, filename: str | None) -> ImageFile | None:
         if not filename:
-            return NoFigure(name)
+            return None
         path = filename.removeprefix("./")
         return ImageFile(
             self.folder, (path, f"hallusion_bench/{path}", f"images/{path}"), self.source
@@ -141,14 +136,3 @@ def _no_figure(truth: dict[str, Any]) -> bool:
 
 def _group(truth: dict[str, Any], last: str) -> tuple[str, ...]:
     return (truth["category"], truth["subcategory"], truth["set_id"], truth[last])
-
-
-class NoFigure:
-    """The image of a question that has none."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __call__(self) -> NoReturn:
-        """Say so."""
-        raise ValueError(f"{self.name} has no image: it is asked without one")

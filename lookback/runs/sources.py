@@ -174,16 +174,17 @@ class Images:
         picture, is drawn again.
         """
         item = self.items[place]
-        if self.mode == "none":
+        own = None if self.mode == "none" else item.image
+        if own is None:  # so is the image of a question that is asked without one
             return None, None
         if self.mode == "own":
-            return item.image, item.id
+            return own, item.id
         rng = np.random.default_rng([self.seed, zlib.crc32(item.id.encode())])
-        own = item.image
         for _ in range(100):
             other = self.items[self.places[int(rng.integers(len(self.places)))]]
-            if other.id != item.id and not _same(own, other.image):
-                return other.image, other.id
+            image = other.image if other.id != item.id else None
+            if image is not None and not _same(own, image):
+                return image, other.id
         raise RunError("100 random images were all the item's own: are there others?")
 
 

@@ -42,7 +42,7 @@ def images(run: Run) -> Callable[[int], Image | str]:
             item = items[place]
             if item.id != ids[place]:
                 return f"the benchmark has {item.id} where the run has {ids[place]}"
-            return item.image
+            return item.image or "this question is asked without an image"
         except (OSError, ValueError, IndexError) as error:
             return str(error)
 

@@ -269,6 +269,18 @@ def test_a_random_image_is_never_the_own_one():
         same.of(0)
 
 
+def test_a_question_without_an_image_is_asked_without_one():
+    with_one, *_ = items = [*get_benchmark("scenes-vqa").items("test", 3)]
+    without = Item("none", "What is usual?", {}, None)
+    for mode in ("own", "random"):
+        images = Images(plan(candidates="x", image=mode), [*items, without], range(4))
+        assert images.of(3) == (None, None)
+        picture, name = images.of(0)
+        assert name != "none"
+        assert picture is not None
+        assert (name == with_one.id) == (mode == "own")
+
+
 def test_candidates_from_a_file(tmp_path):
     file = tmp_path / "given.jsonl"
     lines = [

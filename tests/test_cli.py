@@ -1,6 +1,7 @@
 """The command as a shell sees it: output, messages and exit status."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -104,6 +105,7 @@ def test_scorers_are_listed(run):
 
 def test_settings_and_scorers_of_ones_own(run, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "_SCORERS", registry.scorers())
+    monkeypatch.setenv("LOOKBACK_PLUGINS", "")
     plugin = tmp_path / "cli_plugin.py"
     plugin.write_text(
         "import lookback\n\n\n"
@@ -118,6 +120,7 @@ def test_settings_and_scorers_of_ones_own(run, folder, tmp_path, monkeypatch):
     assert code == 0, err
     for one in json.loads(out)["candidates"]:
         assert one["score"] == 2.5 * len(one["token_ids"])
+    assert os.environ["LOOKBACK_PLUGINS"] == str(plugin)  # processes it starts know it, too
 
 
 def test_scorers_that_ask_the_model_work_here_too(run, folder):

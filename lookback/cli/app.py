@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,6 +82,8 @@ def _plugins(
 
         for name in plugin:
             load_plugin(name)
+        before = os.environ.get("LOOKBACK_PLUGINS")  # for processes that a command starts
+        os.environ["LOOKBACK_PLUGINS"] = os.pathsep.join([*([before] if before else []), *plugin])
 
 
 def settings_of(given: list[str] | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from lookback.runs import Run
 from lookback.scores.formula import Array
+from lookback.scores.registry import scorers
 from lookback.studies.selection import (
     METHODS,
     OTHERS,
@@ -20,7 +21,12 @@ from lookback.studies.selection import (
     title,
 )
 
-NAMES = METHODS | OTHERS | {"oracle": "Oracle"}
+
+def method_names() -> dict[str, str]:
+    """All methods by their scorers' names: the paper's, the others, users' own, the oracle."""
+    known = METHODS | OTHERS
+    own = {name: name for name in scorers() if name not in (*known, "oracle", "perplexity")}
+    return known | own | {"oracle": "Oracle"}
 
 
 def rows_of(model: str, runs: list[Run]) -> list[dict[str, Any]]:
@@ -32,7 +38,7 @@ def rows_of(model: str, runs: list[Run]) -> list[dict[str, Any]]:
     setups = [(seed, run, n) for seed, run in enumerate(runs) for n in budgets(run)]
     rows: list[dict[str, Any]] = []
     averages: dict[tuple[str, int], tuple[float, Array]] = {}
-    for method in NAMES:
+    for method in method_names():
         found = []
         for seed, run, n in setups:
             values = outcome(run, method, n) if has(run, method, n) else np.full(1, np.nan)

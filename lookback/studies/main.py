@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lookback.studies.averages import NAMES, rows_of
+from lookback.studies.averages import method_names, rows_of
 from lookback.studies.base import Result, Runs, study
 from lookback.studies.plots import COLORS, panels
 from lookback.studies.selection import METHODS, in_order, title
@@ -47,7 +47,8 @@ def _table(model: str, rows: list[dict[str, Any]]) -> Table:
     )
     setups.append(("Average", 0))
     cells = {(r["method"], r["benchmark"], r["N"]): r for r in rows if np.isfinite(r["value"])}
-    methods = [m for m in NAMES if any(key[0] == m for key in cells)]
+    names = method_names()
+    methods = [m for m in names if any(key[0] == m for key in cells)]
     columns = []
     for benchmark, n in setups:
         here = [cells.get((m, benchmark, n)) for m in methods if m != "oracle"]
@@ -57,7 +58,7 @@ def _table(model: str, rows: list[dict[str, Any]]) -> Table:
         )
         top = cells.get(("oracle", benchmark, n))
         columns.append([*marked, *(ranked([top["value"]]) if top else ["-"])])
-    lines = [[NAMES[m], *(c[i] for c in columns)] for i, m in enumerate(methods)]
+    lines = [[names[m], *(c[i] for c in columns)] for i, m in enumerate(methods)]
     for line in lines[-1:]:  # the ceiling is no rival
         line[1:] = [cell if isinstance(cell, str) else cell.text for cell in line[1:]]
     heads = [("", "Method"), *((b, f"N={n}" if n else "") for b, n in setups)]
@@ -71,8 +72,10 @@ def _leads(model: str, rows: list[dict[str, Any]]) -> Table:
     cells = {(r["method"], r["N"]): r for r in rows if r["benchmark"] == "Average"}
     budget = [*sorted({n for _, n in cells} - {0}), 0]
     lines = []
-    for method in (m for m in NAMES if m != "lookback" and any(key[0] == m for key in cells)):
-        line = [f"over {NAMES[method]}"]
+    for method, name in method_names().items():
+        if method == "lookback" or not any(key[0] == method for key in cells):
+            continue
+        line = [f"over {name}"]
         for n in budget:
             r = cells.get((method, n))
             text = f"{r['lead']:+.2f} [{r['lead_low']:+.1f}, {r['lead_high']:+.1f}]" if r else "-"
@@ -95,7 +98,7 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
             and r["method"] != "oracle"
         ]
         here.sort(key=lambda r: r["value"])
-        names = [NAMES[r["method"]] for r in here]
+        names = [method_names()[r["method"]] for r in here]
         values = np.array([r["value"] for r in here])
         colors = [COLORS.get(r["method"], "#94a3b8") for r in here]
         ends = [[r[end] for r in here] for end in ("low", "high")]

@@ -5,6 +5,7 @@ import pytest
 from made_runs import make_run
 from slow_outcomes import cells, marks, mean, shorten, slow_percent
 
+from lookback.scores import registry
 from lookback.studies.base import StudyError, get_study
 from lookback.studies.selection import METHODS, OTHERS, interval, outcome, resampled
 
@@ -193,3 +194,20 @@ def test_controls_alone_are_refused(tmp_path, runs):
         get_study("main")([])
     with pytest.raises(TypeError, match="no setting 'n'"):
         get_study("main")(runs, {"n": 5})
+
+
+def test_a_scorer_of_ones_own_has_its_row(runs, monkeypatch):
+    monkeypatch.setattr(registry, "_SCORERS", dict(registry.scorers()))
+
+    @registry.scorer("cautious")
+    def cautious(batch):
+        return -batch.mean(batch.entropy)
+
+    result = get_study("main")(runs)
+    for n in (5, 25):
+        found = row(result, "cautious", "Scenes VQA", n)
+        assert found["value"] == row(result, "entropy", "Scenes VQA", n)["value"]
+    lines = cells(result.tables[0])
+    assert list(lines)[-2:] == ["cautious", "Oracle"]
+    assert "over cautious" in cells(result.tables[1])
+    assert "perplexity" not in lines  # it picks what mean log p picks

@@ -9,14 +9,14 @@ import numpy as np
 from lookback.runs import Run
 from lookback.studies.annotation import Case, annotation_page
 from lookback.studies.base import Result, Runs, StudyError, study
+from lookback.studies.cases import VERDICTS, draw, verdicts
 from lookback.studies.pages import images
 from lookback.studies.plots import panels
-from lookback.studies.selection import METHODS, OTHERS, in_order, picks, title
+from lookback.studies.selection import METHODS, OTHERS, in_order, title
 from lookback.studies.tables import Table
 from lookback.studies.write import csv_of
 
 NAMES = METHODS | OTHERS
-VERDICTS = ("first", "tie", "second")
 KEY = ("set", "case", "id", "A1_scorer", "A2_scorer")
 
 
@@ -47,7 +47,7 @@ def disagreements(
     lines, notes = [], ["Automatic: which text has the higher quality by the benchmark's measure."]
     several = in_order(runs.largest)
     for run in several:
-        found = _cases(run, first, second, cases, seed)
+        found = draw(run, first, second, cases, seed)
         drawn = [row for row in found if row["set"]]
         rows += found
         name = f"{title(run)}, {run.model}"
@@ -68,43 +68,6 @@ def disagreements(
     heads = [("", "Evaluation"), *(("", name) for name in names)]
     table = Table(heads, lines, caption, "tab:appendix_human")
     return Result(rows, [table], _figure(rows, names), notes, files)
-
-
-def verdicts(rows: list[dict[str, Any]]) -> list[str]:
-    """How often the first pick is better, neither, the second: numbers and per cent."""
-    counts = [sum(row["verdict"] == verdict for row in rows) for verdict in VERDICTS]
-    return [f"{c} ({100 * c / len(rows):.1f}%)" if rows else "0" for c in counts]
-
-
-def _cases(run: Run, first: str, second: str, most: int, seed: int) -> list[dict[str, Any]]:
-    """A row a disagreement, those that are drawn first; the others have set 0 and case 0."""
-    scores = run.scores(first), run.scores(second)
-    sides = tuple(picks(s) for s in scores)
-    scored = ~(np.isnan(scores[0]).all(axis=1) | np.isnan(scores[1]).all(axis=1))
-    starts, quality = np.cumsum(run.sizes) - run.sizes, run.quality()
-    texts = [[run.texts[i] for i in starts + side] for side in sides]
-    differ = [i for i in np.flatnonzero(scored).tolist() if texts[0][i] != texts[1][i]]
-    rng = np.random.default_rng(seed)
-    half = (min(most, len(differ)) + 1) // 2
-    rows = []
-    for place, item in enumerate(rng.permutation(differ).astype(int).tolist()):
-        number = 0 if place >= most else 1 + place // half
-        better = np.sign(quality[item, sides[0][item]] - quality[item, sides[1][item]])
-        swap = int(rng.integers(2))
-        row = {"model": run.model, "benchmark": title(run), "set": number}
-        row |= {
-            "case": 1 + place % half if number else 0,
-            "id": run.ids[item],
-            "item": int(run.places[item]),
-        }
-        row |= {
-            "question": run.questions[item],
-            "A1": texts[swap][item],
-            "A2": texts[1 - swap][item],
-        }
-        row |= {"A1_scorer": (first, second)[swap], "A2_scorer": (second, first)[swap]}
-        rows.append(row | {"verdict": VERDICTS[1 - int(better)]})
-    return rows
 
 
 def _prefix(run: Run, runs: list[Run]) -> str:

@@ -8,17 +8,10 @@ from typing import Any
 import numpy as np
 
 from lookback.studies.base import Result, Runs, study
-from lookback.studies.pairs import Pair, controlled, same_picks
+from lookback.studies.pairs import controlled
 from lookback.studies.plots import COLORS, Dots, dots
-from lookback.studies.selection import (
-    METHODS,
-    OTHERS,
-    interval,
-    percent,
-    picked,
-    resampled,
-    title,
-)
+from lookback.studies.replacement import replacement
+from lookback.studies.selection import METHODS, OTHERS
 from lookback.studies.tables import Cell, Table
 
 NAMES = METHODS | OTHERS
@@ -38,43 +31,12 @@ SMALL = 1.0  # points: a gain of which a share means little
 @study("random-image", paper="tab:appendix_random_image, tab:random_image")
 def random_image(runs: Runs) -> Result:
     """What is left of each scorer's picks and of its gain when it looks at a random image."""
-    rows = [_row(pair, method) for pair in controlled(runs, "random") for method in AGREEING]
+    rows = [replacement(pair, method) for pair in controlled(runs, "random") for method in AGREEING]
     tables = []
     for _, group in groupby(rows, key=lambda row: row["model"]):
         here = list(group)
         tables += [_agreement(here), _control(here)]
     return Result(rows, tables, _figure(rows), NOTES)
-
-
-def removed(original: float, replaced: float, random: float) -> float:
-    """The share, in per cent, of a gain over random selection that is gone; NaN without a gain."""
-    gain = original - random
-    return 100 * (original - replaced) / gain if gain > 0 else float("nan")
-
-
-def _row(pair: Pair, method: str) -> dict[str, Any]:
-    own, other = pair.scores(method)
-    quality = pair.quality()
-    original, replaced = picked(own, quality), picked(other, quality)
-    random = percent(np.nanmean(quality, axis=1))
-    low, high = interval(resampled(100 * (original - replaced)))
-    same = same_picks(own, other)
-    return {
-        "model": pair.run.model,
-        "benchmark": title(pair.run),
-        "N": pair.n,
-        "method": method,
-        "items": len(quality),
-        "agreement": float(same.mean()),
-        "same_text": float(same_picks(own, other, pair.texts()).mean()),
-        "random": random,
-        "original": percent(original),
-        "replaced": percent(replaced),
-        "drop": percent(original - replaced),
-        "low": low,
-        "high": high,
-        "removed": removed(percent(original), percent(replaced), random),
-    }
 
 
 def _agreement(rows: list[dict[str, Any]]) -> Table:

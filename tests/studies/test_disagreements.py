@@ -11,7 +11,7 @@ from made_runs import make_run
 
 from lookback.runs.layout import RunError
 from lookback.studies.base import StudyError, get_study
-from lookback.studies.disagreements import verdicts
+from lookback.studies.cases import verdicts
 
 STUDY = get_study("disagreements")
 

@@ -7,7 +7,8 @@ from made_runs import make_run
 
 from lookback.scores.formula import lookback_score
 from lookback.studies.base import StudyError, get_study
-from lookback.studies.random_image import _control, removed
+from lookback.studies.random_image import _control
+from lookback.studies.replacement import removed
 
 
 @pytest.fixture

@@ -105,16 +105,13 @@ def run(
 
     Stopped at any point, the same command goes on where it was.
     """
-    from lookback.runs.plan import Plan
+    from lookback.runs.plan import Plan, settings_like
     from lookback.runs.run import MANIFEST, Run
 
     settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data and str(data)}
-    settings |= {"split": split, "limit": limit, "revision": revision}
+    settings |= {"split": split, "limit": limit, "revision": revision, "dtype": dtype}
     if candidates is not None and (candidates / MANIFEST).exists():
-        before = Run(candidates)
-        same = {key: before.what[key] for key in ("benchmark", "split", "limit", "revision")}
-        same["model"] = None if before.model == "embedded" else before.model
-        same["data"] = before.manifest.get("data")
+        same = settings_like(Run(candidates), model)
         settings = {key: same[key] if given is None else given for key, given in settings.items()}
     if settings["benchmark"] is None:
         raise ValueError("name a --benchmark; `lookback benchmarks` lists them")
@@ -130,7 +127,6 @@ def run(
         image=image,
         scorers=tuple(name for given in scorers or [] for name in given.split(",")),
         device=device,
-        dtype=dtype,
     )
     if dry_run:
         _estimate(plan, workers, as_json)
@@ -138,10 +134,9 @@ def run(
     from lookback.runs.start import start
 
     folder = out or _folder(plan)
-    say = lambda line: print(f"lookback: {line}", file=sys.stderr)  # noqa: E731
     with long_progress(f"{plan.benchmark} to {folder}", "steps") as bar:
         summary = start(
-            plan, folder, workers=workers, retry_failed=retry_failed, progress=bar, say=say
+            plan, folder, workers=workers, retry_failed=retry_failed, progress=bar, say=_say
         )
     if as_json:
         counts = {"items": summary.items, "failed": len(summary.failed), "worked": summary.worked}
@@ -206,6 +201,10 @@ def studies(as_json: Json = False) -> None:
     for s in known:
         table.add_row(s.name, s.paper or "-", ", ".join(s.params), s.about)
     console().print(table)
+
+
+def _say(line: str) -> None:
+    print(f"lookback: {line}", file=sys.stderr)
 
 
 def _report(given: list[Any], out: Path, items: int) -> None:

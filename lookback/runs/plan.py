@@ -14,6 +14,7 @@ from lookback.scores.registry import get_scorer
 if TYPE_CHECKING:
     from lookback.benchmarks.base import Benchmark, Item
     from lookback.engines.transformers import TransformersEngine
+    from lookback.runs.run import Run
 
 IMAGES = ("own", "none", "random")
 WHOLE = 64 * 2**20  # weight files up to this size are hashed whole, larger ones by name and size
@@ -127,6 +128,22 @@ class Plan:
             "image": self.image,
             "image_seed": self.seed if self.image == "random" else None,
         }
+
+
+def settings_like(run: Run, model: str | None = None) -> dict[str, Any]:
+    """What a run that takes another's candidates has from it, unless told otherwise.
+
+    Args:
+        run: the other.
+        model: another model, if one was named: revision and dtype are then its own.
+    """
+    what = run.what
+    same = {key: what[key] for key in ("benchmark", "split", "limit")}
+    same |= {"data": run.manifest.get("data"), "model": None, "revision": None, "dtype": None}
+    if model is None:
+        same |= {"revision": what["revision"], "dtype": what["dtype"]}
+        same["model"] = None if run.model == "embedded" else run.model
+    return same
 
 
 def fingerprint(folder: Path) -> str | None:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lookback.engines import Progress
 from lookback.runs.layout import SHARD, RunError, lock, read_shard, read_table, shard_path
 from lookback.runs.manifest import check_same, new_manifest, versions, write_manifest
 from lookback.runs.plan import Plan
 from lookback.runs.run import MANIFEST, Run
 from lookback.runs.work import Worker
 
-Progress = Callable[[int, int], None]
 BYTES_A_TOKEN = 21  # measured on sampled runs: 4 signals of 4 bytes, ids and words
 
 

@@ -75,6 +75,23 @@ def test_a_control_takes_its_settings_from_the_run_it_controls(command, tmp_path
     assert "6 candidates" in out
 
 
+def test_a_control_has_the_models_own_dtype_and_revision(command, monkeypatch, tmp_path):
+    command(*SMALL, "--out", "own")
+    path = tmp_path / "own" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["what"] |= {"model": "org/name", "dtype": "bfloat16", "revision": "abc"}
+    path.write_text(json.dumps(manifest))
+    asked = []
+    monkeypatch.setattr(Plan, "load_engine", lambda plan: asked.append(plan) or FakeEngine())
+    control = ("run", "--candidates", "own", "--image", "none", "--out")
+    command(*control, "first")
+    command(*control, "second", "--model", "org/other")
+    command(*control, "third", "--dtype", "float16")
+    got = [(plan.model, plan.dtype, plan.revision) for plan in asked]
+    expected = [("org/name", "bfloat16", "abc"), ("org/other", None, None)]
+    assert got == [*expected, ("org/name", "float16", "abc")]
+
+
 def test_a_dry_run_keeps_nothing(command, tmp_path):
     code, out, _ = command(*SMALL[:3], "--limit", 30, "--dry-run", "--workers", 2)
     assert code == 0

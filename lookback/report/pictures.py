@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import io
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lookback.runs import Run
-from lookback.studies.pages import images
+from lookback.studies.pages import images, uri
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -52,4 +51,4 @@ def data_uri(image: Image) -> str:
     form = "png" if max(picture.size) <= LOSSLESS_SIDE else "webp"
     buffer = io.BytesIO()
     picture.save(buffer, form, quality=80)
-    return f"data:image/{form};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+    return uri(f"image/{form}", buffer.getvalue())

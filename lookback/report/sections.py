@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import mimetypes
 from collections.abc import Mapping, Sequence
@@ -10,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from lookback.report.data import labels
-from lookback.report.table import escaped, prose, table_html
+from lookback.report.table import prose, table_html
 from lookback.runs import Run
 from lookback.studies.base import Result, get_study
+from lookback.studies.pages import escaped, uri
 from lookback.studies.plots import saved
 from lookback.studies.selection import title
 from lookback.studies.tables import Table
@@ -126,7 +126,7 @@ def _figure(figure: Any, alt: str) -> str:
     width, height = (round(PIXELS_AN_INCH * inches) for inches in figure.get_size_inches())
     return (
         f'<figure class="scroll" tabindex="0"><img alt="{escaped(alt)}" width="{width}" '
-        f'height="{height}" src="{_uri(kind, image)}"></figure>'
+        f'height="{height}" src="{uri(kind, image)}"></figure>'
     )
 
 
@@ -142,10 +142,6 @@ def _downloads(name: str, result: Result) -> str:
             continue
         kind = mimetypes.guess_type(file)[0] or "application/octet-stream"
         links.append(
-            f'<a download="{escaped(file)}" href="{_uri(kind, data)}">{escaped(file)}</a> ({size})'
+            f'<a download="{escaped(file)}" href="{uri(kind, data)}">{escaped(file)}</a> ({size})'
         )
     return f'<p class="downloads">{" ".join(f"<span>{link}</span>" for link in links)}</p>'
-
-
-def _uri(kind: str, data: bytes) -> str:
-    return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"

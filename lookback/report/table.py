@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from lookback.studies.pages import escaped
 from lookback.studies.tables import Cell, Table
 
 MISSING = ("", "-", "–", "—")
@@ -14,12 +14,6 @@ NUMBER = re.compile(
     r"([+−-]?[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)(?=$|[\s%×±(\[])(.*)", re.DOTALL
 )
 """A number, and what follows it in a cell: a unit, an interval."""
-
-
-def escaped(text: object) -> str:
-    """Text for HTML; lone surrogates, which no encoding can carry, become U+FFFD."""
-    clean = str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return html.escape(clean)
 
 
 def prose(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from lookback.studies.pages import page, tag, text
+from lookback.studies.pages import escaped, page, tag
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -61,17 +61,17 @@ def annotation_page(name: str, cases: Sequence[Case]) -> str:
         name: of the set; the file of choices has it in its name.
         cases: in order.
     """
-    body = [_INTRODUCTION, f'<main id="{text(name)}">']
+    body = [_INTRODUCTION, f'<main id="{escaped(name)}">']
     for number, case in enumerate(cases, start=1):
         choices = "".join(
             f'<label><input type="radio" name="case-{number}" value="{value}"> {value}</label>'
             for value in ("A1", "A2", "Tie")
         )
         body.append(
-            f"<section>\n<h2>{number}. {text(case.question)}</h2>\n"
+            f"<section>\n<h2>{number}. {escaped(case.question)}</h2>\n"
             f'<div class="case">{tag(case.image)}\n'
-            f'<div class="answer"><b>A1</b>\n{text(case.a1)}</div>\n'
-            f'<div class="answer"><b>A2</b>\n{text(case.a2)}</div></div>\n'
+            f'<div class="answer"><b>A1</b>\n{escaped(case.a1)}</div>\n'
+            f'<div class="answer"><b>A2</b>\n{escaped(case.a2)}</div></div>\n'
             f'<fieldset name="{number}">{choices}</fieldset>\n</section>'
         )
     body.append('</main>\n<footer><button id="save">Download the choices</button>')

@@ -57,21 +57,27 @@ def tag(image: Image | str) -> str:
     small.thumbnail((LARGEST, LARGEST))
     data = io.BytesIO()
     small.save(data, "JPEG", quality=90)
-    return f'<img alt="" src="data:image/jpeg;base64,{base64.b64encode(data.getvalue()).decode()}">'
+    return f'<img alt="" src="{uri("image/jpeg", data.getvalue())}">'
 
 
 def page(title: str, body: str, style: str = "", script: str = "") -> str:
-    """A whole page; `body` is HTML, its texts escaped with `text`."""
+    """A whole page; `body` is HTML, its texts escaped."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{text(title)}</title>\n<style>{_STYLE}{style}</style>\n</head>\n"
-        f"<body>\n<h1>{text(title)}</h1>\n{body}\n"
+        f"<title>{escaped(title)}</title>\n<style>{_STYLE}{style}</style>\n</head>\n"
+        f"<body>\n<h1>{escaped(title)}</h1>\n{body}\n"
         + (f"<script>{script}</script>\n" if script else "")
         + "</body>\n</html>\n"
     )
 
 
-def text(words: str) -> str:
-    """Any text, safe to stand in a page."""
-    return html.escape(words, quote=True)
+def escaped(text: object) -> str:
+    """Text for HTML; lone surrogates, which no encoding can carry, become U+FFFD."""
+    clean = str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return html.escape(clean)
+
+
+def uri(kind: str, data: bytes) -> str:
+    """A file inside a page."""
+    return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lookback.scores.formula import Array
-from lookback.studies.pages import page, tag, text
+from lookback.studies.pages import escaped, page, tag
 from lookback.studies.plots import COLORS
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ def html(cases: Sequence[Case]) -> str:
     """A page of the cases; a token's score shows when the pointer is on it."""
     body = []
     for case in cases:
-        body.append(f"<section>\n<h2>{text(case.name)}</h2>\n{tag(case.image)}")
-        body.append(f"<p>{text(case.question)}</p>")
+        body.append(f"<section>\n<h2>{escaped(case.name)}</h2>\n{tag(case.image)}")
+        body.append(f"<p>{escaped(case.question)}</p>")
         for response in case.responses:
-            body.append(f'<p class="muted">{text(response.about)}</p>')
+            body.append(f'<p class="muted">{escaped(response.about)}</p>')
             for signal, scores in response.scores.items():
                 shaded = "".join(
                     _span(token, score, color(signal, shade))
@@ -63,7 +63,7 @@ def html(cases: Sequence[Case]) -> str:
                         response.tokens, scores, shades(scores), strict=True
                     )
                 )
-                body.append(f'<p class="tokens"><b>{text(signal)}</b> {shaded}</p>')
+                body.append(f'<p class="tokens"><b>{escaped(signal)}</b> {shaded}</p>')
         body.append("</section>")
     style = ".tokens { white-space: pre-wrap; margin: 0.2rem 0; } .tokens b { margin-right: 1em; }"
     return page("Token scores", "\n".join(body), style)
@@ -73,5 +73,5 @@ def _span(token: str, score: float, background: str) -> str:
     """A token; the blanks in front of it are not shaded."""
     bare = token.lstrip()
     blanks = token[: len(token) - len(bare)]
-    span = f'<span style="background:{background}" title="{score:.3g}">{text(bare)}</span>'
+    span = f'<span style="background:{background}" title="{score:.3g}">{escaped(bare)}</span>'
     return blanks + span

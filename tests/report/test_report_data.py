@@ -18,13 +18,14 @@ from lookback.benchmarks import get_benchmark
 from lookback.report import report
 from lookback.report.data import browser_data, facts
 from lookback.report.pictures import data_uri
-from lookback.report.table import escaped, table_html
+from lookback.report.table import table_html
 from lookback.runs import Run
 from lookback.runs.layout import write_shard
 from lookback.runs.manifest import write_manifest
 from lookback.scores.formula import A_FLOOR
 from lookback.signals import SIGNALS
 from lookback.studies.base import Result, StudyError, get_study
+from lookback.studies.pages import escaped
 from lookback.studies.plots import panels
 from lookback.studies.tables import Cell, Table
 

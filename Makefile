@@ -27,9 +27,12 @@ bench: $(VENV)/ready
 	$(BIN)/python bench/formula.py
 	$(BIN)/python bench/studies.py
 
-# What each scorer costs after generation, on the embedded model.
+# What each scorer costs after generation, on the embedded model: a small run, and the study of it.
 bench-scorers: $(VENV)/ready
-	OMP_NUM_THREADS=1 $(BIN)/python bench/scorers.py
+	rm -rf build/scorers
+	OMP_NUM_THREADS=1 $(BIN)/lookback run --benchmark scenes-caption --limit 20 --max-new-tokens 120 \
+		--scorers clipscore,vauq,usc,judge --out build/scorers/run
+	OMP_NUM_THREADS=1 $(BIN)/lookback study overhead build/scorers/run --out build/scorers
 
 # The whole paper at small scale: runs, studies, one page; goes on where it was stopped.
 reproduce: $(VENV)/ready

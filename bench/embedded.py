@@ -16,8 +16,9 @@ from rich.progress import Progress
 
 from lookback.benchmarks.base import GENERATED
 from lookback.embedded import LVLM
+from lookback.engines.transformers.engine import fingerprint
 from lookback.runs import Run
-from lookback.runs.plan import Plan, fingerprint
+from lookback.runs.plan import Plan
 from lookback.runs.start import start
 from lookback.scores.formula import ALPHAS, LAMBDAS
 from lookback.studies.ablation import sweep
@@ -102,7 +103,7 @@ def retrieval(count: int = 200) -> dict[str, float]:
     from lookback.benchmarks.scenes.render import render
     from lookback.benchmarks.scenes.scene import sample_scene
     from lookback.benchmarks.scenes.splits import scene_seed
-    from lookback.engines.transformers.clip import DualEncoder
+    from lookback.engines.dual_encoder import DualEncoder
 
     encoder = DualEncoder.load("embedded")
     seeds = [scene_seed("test", "scenes-caption", i) for i in range(count)]

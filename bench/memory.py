@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import torch
-from midsize import build, eager_scores, prompt, responses
+from midsize import build, eager_scores, prefill, prompt, responses
 from rich.console import Console
 from rich.table import Table
 
@@ -39,7 +39,7 @@ def child(way: str) -> None:
     small = build(16)
     for warm in (small,):  # kernels and buffers that any pass needs
         decoder = Decoder(warm)
-        decoder.score(decoder.prefill(prompt(warm)), responses(1, 8))
+        decoder.score(prefill(decoder, prompt(warm)), responses(1, 8))
     inputs, given = prompt(model, 99), responses(1, T)
     before = peak_mib()
     if way == "eager":
@@ -47,7 +47,7 @@ def child(way: str) -> None:
         eager_scores(model, inputs, given[0])
     else:
         decoder = Decoder(model)
-        decoder.score(decoder.prefill(inputs), given)
+        decoder.score(prefill(decoder, inputs), given)
     print(peak_mib() - before)
 
 
@@ -69,7 +69,7 @@ def kept() -> Table:
         inputs, given = prompt(model), responses(1, 60)
         decoder = Decoder(model)
         before = live_tensor_bytes()
-        found = decoder.score(decoder.prefill(inputs), given)
+        found = decoder.score(prefill(decoder, inputs), given)
         tensors = live_tensor_bytes() - before
         bytes_kept = found[0].signals.nbytes
         length = inputs["input_ids"].shape[1] + 60

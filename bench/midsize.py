@@ -49,6 +49,11 @@ def prompt(model: LlavaForConditionalGeneration, text_tokens: int = 50) -> dict[
     }
 
 
+def prefill(decoder, inputs):
+    """The prompt's pass, with its image tokens as the source."""
+    return decoder.prefill(inputs, inputs["input_ids"][0] == IMAGE_TOKEN)
+
+
 def responses(n: int, length: int) -> list[list[int]]:
     """Random responses."""
     generator = torch.Generator().manual_seed(1)

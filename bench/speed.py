@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 import torch
-from midsize import build, eager_scores, prompt, responses
+from midsize import build, eager_scores, prefill, prompt, responses
 from rich.console import Console
 from rich.table import Table
 
@@ -45,7 +45,7 @@ def main() -> None:
 
     def sample(decoder: Decoder) -> None:
         decoder.sample(
-            decoder.prefill(inputs),
+            prefill(decoder, inputs),
             N,
             temperature=1.2,
             top_p=0.9,
@@ -68,8 +68,8 @@ def main() -> None:
 
     scoring = alternate(
         ROUNDS,
-        tap=lambda: tap.score(tap.prefill(inputs), given),
-        bare=lambda: bare.score(bare.prefill(inputs), given),
+        tap=lambda: tap.score(prefill(tap, inputs), given),
+        bare=lambda: bare.score(prefill(bare, inputs), given),
         eager=eager,
     )
     scoring["eager"] *= N / 2  # two of the N were timed: they take the same time each

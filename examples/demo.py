@@ -39,7 +39,7 @@ def shade(candidate: Candidate, low: float, high: float) -> list[tuple[str, floa
     scale = max(high - low, 1e-9)
     return [
         (token, float((a - low) / scale))
-        for token, a in zip(candidate.tokens, candidate.lookback, strict=True)
+        for token, a in zip(candidate.tokens, candidate.visual_lookback, strict=True)
     ]
 
 
@@ -93,7 +93,7 @@ def main() -> None:
     cands = lb.sample(item.image, item.question, N, max_new_tokens=120, seed=given.seed)
 
     marks = ["✓" if benchmark.score(item, c.text) > 0.5 else "✗" for c in cands]
-    looks = np.concatenate([c.lookback for c in cands])
+    looks = np.concatenate([c.visual_lookback for c in cands])
     ranked = orders(cands, given.seed)
     console = Console()
     console.print(f"[bold]{item.id}[/]: {item.question}")

@@ -8,56 +8,73 @@
 Importing this package loads neither torch nor transformers: names are fetched when first used.
 """
 
-from __future__ import annotations
+from __future__ import annotations as _annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
-if TYPE_CHECKING:
-    from lookback.engines import Engine, UnsupportedModelError
-    from lookback.engines.transformers import load, record
+if _typing.TYPE_CHECKING:
+    from lookback.benchmarks.base import benchmark
+    from lookback.conversations import Conversation, SourceError
+    from lookback.engines import (
+        AbilityError,
+        Engine,
+        Identity,
+        UnsupportedModelError,
+        engine,
+        load,
+    )
+    from lookback.engines.transformers import record
     from lookback.families import FAMILIES, Family
     from lookback.runs import Run, open_run
+    from lookback.scores.base import scorer, scorers
     from lookback.scores.formula import (
         lookback_score,
         lookback_scores,
         relevance,
         token_scores,
     )
-    from lookback.scores.registry import scorer, scorers
     from lookback.signals import Candidate, Candidates, Signals
+    from lookback.studies import study
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-_HOME = {
-    "load": "lookback.engines.transformers",
-    "record": "lookback.engines.transformers",
-    "Engine": "lookback.engines",
-    "UnsupportedModelError": "lookback.engines",
-    "FAMILIES": "lookback.families",
-    "Family": "lookback.families",
-    "Run": "lookback.runs",
-    "open_run": "lookback.runs",
-    "lookback_score": "lookback.scores.formula",
-    "lookback_scores": "lookback.scores.formula",
-    "relevance": "lookback.scores.formula",
-    "token_scores": "lookback.scores.formula",
-    "scorer": "lookback.scores.registry",
-    "scorers": "lookback.scores.registry",
-    "Candidate": "lookback.signals",
-    "Candidates": "lookback.signals",
-    "Signals": "lookback.signals",
+_HOMES = {
+    "lookback.benchmarks.base": ("benchmark",),
+    "lookback.conversations": ("Conversation", "SourceError"),
+    "lookback.engines": (
+        "AbilityError",
+        "Engine",
+        "Identity",
+        "UnsupportedModelError",
+        "engine",
+        "load",
+    ),
+    "lookback.engines.transformers": ("record",),
+    "lookback.families": ("FAMILIES", "Family"),
+    "lookback.runs": ("Run", "open_run"),
+    "lookback.scores.base": ("scorer", "scorers"),
+    "lookback.scores.formula": ("lookback_score", "lookback_scores", "relevance", "token_scores"),
+    "lookback.signals": ("Candidate", "Candidates", "Signals"),
+    "lookback.studies": ("study",),
 }
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "FAMILIES",
+    "AbilityError",
     "Candidate",
     "Candidates",
+    "Conversation",
     "Engine",
     "Family",
+    "Identity",
     "Run",
     "Signals",
+    "SourceError",
     "UnsupportedModelError",
+    "benchmark",
+    "engine",
     "load",
     "lookback_score",
     "lookback_scores",
@@ -66,15 +83,16 @@ __all__ = [
     "relevance",
     "scorer",
     "scorers",
+    "study",
     "token_scores",
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     if name not in _HOME:
         raise AttributeError(f"module 'lookback' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(_importlib.import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*__all__, "__version__"])

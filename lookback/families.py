@@ -1,4 +1,4 @@
-"""What differs between LVLM families, as data: one row a family; nothing else branches.
+"""What differs between LVLM families, as data: one row per family; nothing else branches.
 
 A family is found by the model config's `model_type`. A model with no row of its own gets `GENERIC`:
 the paper's single global setting, and its image token read from the config as for all others.
@@ -31,6 +31,11 @@ class Family:
     vauq_k: float = 0.5
     clip: str = "openai/clip-vit-base-patch32"
     prompt: str | None = None
+
+    @property
+    def defaults(self) -> dict[str, float]:
+        """The settings of LookBack's score for this family."""
+        return {"alpha": self.alpha, "lam": self.lam}
 
 
 GENERIC = Family("any other LVLM")
@@ -76,3 +81,12 @@ def image_token_id(config: Any) -> int:
         f"the config of this {config.model_type!r} model has neither image_token_id nor "
         "image_token_index: LookBack needs a decoder whose context holds the vision tokens"
     )
+
+
+def video_token_id(config: Any) -> int | None:
+    """The same for videos; None for a model that takes none."""
+    for key in ("video_token_id", "video_token_index"):
+        value = getattr(config, key, None)
+        if isinstance(value, int):
+            return value
+    return None

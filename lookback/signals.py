@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from lookback.engines import Engine, Images
-    from lookback.scores.registry import SignalBatch
+    from lookback.conversations import Conversation
+    from lookback.engines import Engine
+    from lookback.scores.base import SignalBatch
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
-SIGNALS = ("log_prob", "lookback", "self_certainty", "entropy")
-"""The per-token signals, in the order in which they are stored."""
+SIGNALS = ("log_prob", "visual_lookback", "self_certainty", "entropy")
+"""The per-token signals, in their order everywhere: in arrays, tables, files and pages."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +37,8 @@ class Signals:
         token_ids: the response's tokens, without the end-of-turn token unless it was asked for.
         tokens: their text; joined, they give the response as the model wrote it after the prompt.
         log_prob: log p_t, the model's own probability (no temperature, no top-p).
-        lookback: A_t (Eq. 3), the share of attention the step that predicts token t pays to the
-            vision tokens, averaged over all layers and heads.
+        visual_lookback: A_t (Eq. 3), the share of attention the step that predicts token t pays to
+            the source (by default every vision token), averaged over all layers and heads.
         self_certainty: KL(U || p_t), in nats.
         entropy: H(p_t), in nats.
     """
@@ -45,7 +46,7 @@ class Signals:
     token_ids: Ids
     tokens: tuple[str, ...]
     log_prob: Floats
-    lookback: Floats
+    visual_lookback: Floats
     self_certainty: Floats
     entropy: Floats
 
@@ -58,7 +59,7 @@ class Signals:
             if len(getattr(self, name)) != len(self.token_ids):
                 raise ValueError(
                     f"{name} has {len(getattr(self, name))} values for "
-                    f"{len(self.token_ids)} tokens: one value each a token"
+                    f"{len(self.token_ids)} tokens: one value per token"
                 )
         for name in SIGNALS:
             values = getattr(self, name)
@@ -105,9 +106,9 @@ class Candidate:
         return self.signals.log_prob
 
     @property
-    def lookback(self) -> Floats:
+    def visual_lookback(self) -> Floats:
         """A_t of each token."""
-        return self.signals.lookback
+        return self.signals.visual_lookback
 
     @property
     def self_certainty(self) -> Floats:
@@ -126,24 +127,35 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Who was asked about which image: what scorers need that look again."""
+    """Who was asked what: for scorers that need the model again."""
 
     engine: Engine
-    image: Images
+    conversation: Conversation
+
+    def replies(
+        self, prompts: Sequence[str], *, image: bool = True, max_new_tokens: int = 256
+    ) -> list[str]:
+        """What the model says to each prompt about the same images, or about none."""
+        images = [part.media for part in self.conversation.parts("image")] if image else []
+        if image and self.conversation.parts("video"):
+            raise ValueError("the model cannot be asked again about a video: give image=False")
+        return self.engine.generate(images or None, prompts, max_new_tokens=max_new_tokens)
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates(Sequence[Candidate]):
-    """The candidates for one image and question: a sequence, in the order drawn or given.
+    """The candidates for one question or conversation: a sequence, in the order drawn or given.
 
     Attributes:
         items: the candidates.
-        question: what was asked.
+        question: what was asked (last).
         prompt_ids: the prompt's tokens, vision placeholders included.
         model: what answered.
         defaults: the family's settings for scorers (the paper's `alpha` and `lam`).
         sampling: how they were drawn; empty if they were given.
-        asked: the engine and the image; None for candidates read from a file. Not stored.
+        messages: the whole conversation; images that are no files or URLs by their hash.
+        source: what A_t is measured on, as it was asked for; None for every vision token.
+        asked: the engine and the conversation; None for candidates read from a file. Not stored.
     """
 
     items: tuple[Candidate, ...]
@@ -152,6 +164,8 @@ class Candidates(Sequence[Candidate]):
     model: str = ""
     defaults: Mapping[str, float] = field(default_factory=dict)
     sampling: Mapping[str, Any] = field(default_factory=dict)
+    messages: Sequence[Mapping[str, Any]] = ()
+    source: str | Sequence[str] | None = None
     asked: Asked | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -176,7 +190,7 @@ class Candidates(Sequence[Candidate]):
 
     def batch(self) -> SignalBatch:
         """The signals and texts of all candidates as one ragged batch, which scorers work on."""
-        from lookback.scores.registry import SignalBatch
+        from lookback.scores.base import SignalBatch
 
         return SignalBatch.of([c.signals for c in self], [c.text for c in self])
 
@@ -186,7 +200,7 @@ class Candidates(Sequence[Candidate]):
 
     def scores(self, scorer: str = "lookback", **params: Any) -> NDArray[np.float64]:
         """The score of each candidate, in order; higher is better, NaN for an empty response."""
-        from lookback.scores.registry import get_scorer
+        from lookback.scores.base import get_scorer
 
         return get_scorer(scorer).of_candidates(self, params)
 
@@ -197,7 +211,7 @@ class Candidates(Sequence[Candidate]):
             scorer: a name that `lookback.scorers()` lists.
             params: the scorer's own settings, e.g. `alpha` and `lam`; the family's by default.
         """
-        from lookback.scores.registry import best_first
+        from lookback.scores.base import best_first
 
         scores = self.scores(scorer, **params)
         return [replace(self.items[i], score=float(scores[i])) for i in best_first(scores)]
@@ -216,7 +230,7 @@ class Candidates(Sequence[Candidate]):
         return ranked[0]
 
     def to_arrow(self) -> pa.Table:
-        """One row a candidate; signals as lists; everything else in the schema's metadata."""
+        """One row per candidate; signals as lists; all else in the schema's metadata."""
         import pyarrow as pa
 
         floats = pa.list_(pa.float32())
@@ -228,13 +242,7 @@ class Candidates(Sequence[Candidate]):
             "tokens": pa.array([list(c.tokens) for c in self], pa.list_(pa.string())),
         }
         columns |= {name: pa.array([getattr(c, name) for c in self], floats) for name in SIGNALS}
-        meta = {
-            "question": self.question,
-            "prompt_ids": self.prompt_ids.tolist(),
-            "model": self.model,
-            "defaults": dict(self.defaults),
-            "sampling": dict(self.sampling),
-        }
+        meta = self._about()
         return pa.table(columns).replace_schema_metadata({"lookback": json.dumps(meta)})
 
     @classmethod
@@ -250,10 +258,17 @@ class Candidates(Sequence[Candidate]):
         info = json.loads(meta)
         return cls(items=tuple(items), **info)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """`to_arrow` as a pandas frame (needs pandas: `pip install lookback-vlm[pandas]`)."""
+    def to_pandas(self, *scorers: str) -> pd.DataFrame:
+        """`to_arrow` as a pandas frame, with a column of scores for each scorer.
+
+        Needs pandas: `pip install lookback-vlm[pandas]`.
+
+        Args:
+            scorers: their names; by default "lookback".
+        """
+        scores = {name: self.scores(name) for name in scorers or ("lookback",)}
         try:
-            return self.to_arrow().to_pandas()
+            return self.to_arrow().to_pandas().assign(**scores)
         except ImportError as error:
             raise ImportError(
                 "to_pandas() needs pandas: pip install 'lookback-vlm[pandas]' (to_arrow() does not)"
@@ -261,13 +276,18 @@ class Candidates(Sequence[Candidate]):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, ready for JSON."""
+        return self._about() | {"candidates": [candidate_dict(c) for c in self]}
+
+    def _about(self) -> dict[str, Any]:
+        """All but the candidates, ready for JSON."""
         return {
             "question": self.question,
             "model": self.model,
             "prompt_ids": self.prompt_ids.tolist(),
             "defaults": dict(self.defaults),
             "sampling": dict(self.sampling),
-            "candidates": [candidate_dict(c) for c in self],
+            "messages": list(self.messages),
+            "source": self.source,
         }
 
 

@@ -10,7 +10,7 @@ def make_signals(rng, length):
         rng.integers(0, 100, length),
         ["x"] * length,
         log_prob=-rng.exponential(size=length),
-        lookback=rng.uniform(0, 1, length),
+        visual_lookback=rng.uniform(0, 1, length),
         self_certainty=rng.exponential(size=length),
         entropy=rng.exponential(size=length),
     )

@@ -4,12 +4,14 @@ Signals and quality follow from the seed; `quality` is drawn so that log p and A
 """
 
 import json
+from dataclasses import replace
 
 import numpy as np
 
 from lookback.runs import Run
 from lookback.runs.layout import SHARD, write_shard
-from lookback.runs.manifest import identity, write_manifest
+from lookback.runs.manifest import Manifest
+from lookback.scores.base import get_scorer
 
 WORDS = ("", "a", "the", "red", "blue", "dog", "cat", "tree", "is", "are", "two", "on", "and", "it")
 
@@ -36,7 +38,7 @@ def make_run(
         recorded: names like "vauq" or "usc@5" of scores to make up.
         controls: the run whose candidates (texts, tokens, quality) this one shares.
     """
-    what = {
+    settings = {
         "model": model,
         "benchmark": benchmark,
         "split": "test",
@@ -44,23 +46,20 @@ def make_run(
         "sampling": None if controls else {"n": n, "seed": seed},
         "image": image,
         "candidates": {"run": controls.id} if controls else None,
-    }
-    manifest = {
-        "format": 1,
-        "id": identity(what),
-        "status": "finished",
-        "items": items,
-        "done": items,
-        "failed": len(failed),
-        "what": what,
-        "defaults": {"alpha": 0.5, "lam": 1.25},
-        "scorers": list(recorded),
-        "versions": {},
-        "commit": None,
-        "created": "2026-01-01T00:00:00+00:00",
+        "revision": None,
+        "dtype": "float32",
     }
     folder.mkdir(parents=True, exist_ok=True)
-    write_manifest(folder, manifest)
+    Manifest(
+        settings,
+        {"alpha": 0.5, "lam": 1.25},
+        items,
+        done=items,
+        failed=len(failed),
+        status="finished",
+        scorers={name: get_scorer(name.partition("@")[0]).defaults for name in recorded},
+        created="2026-01-01T00:00:00+00:00",
+    ).write(folder)
     texts = np.random.default_rng(seed)  # the same for a run and its controls
     own = np.random.default_rng([seed, len(image), 1])
     for shard in range(-(-items // SHARD)):
@@ -88,13 +87,22 @@ def make_run(
         for name in recorded:
             write_shard(folder, f"scores/{name}", shard, scores[name])
         timings = [
-            {"what": what, "item": place, "responses": n, "ms": 10.0 * len(what)}
+            {"stage": stage, "item": place, "responses": n, "ms": 10.0 * len(stage)}
             for place in places
-            for what in ("sample", *(() if place in failed else recorded))
+            for stage in ("sample", *(() if place in failed else recorded))
         ]
         (folder / "timings").mkdir(exist_ok=True)
         (folder / "timings" / f"{shard:05d}.json").write_text(json.dumps(timings))
         write_shard(folder, "items", shard, heads)
+    return Run(folder)
+
+
+def change_manifest(folder, **changes):
+    """The run with another manifest: new settings get their id."""
+    manifest = Manifest.read(folder)
+    if "settings" in changes:
+        changes["id"] = ""
+    replace(manifest, **changes).write(folder)
     return Run(folder)
 
 
@@ -103,6 +111,10 @@ def _item(benchmark, place, error, image):
         "item": place,
         "id": f"{benchmark}/test/{place}",
         "question": "Describe the picture.",
+        "messages": json.dumps(
+            [{"role": "user", "content": [{"type": "text", "text": "Describe the picture."}]}]
+        ),
+        "source": None,
         "truth": json.dumps({"categories": ["dog"]}),
         "image": None if image == "none" else f"{benchmark}/test/{place}",
         "prompt_ids": [1, 2, 3],
@@ -123,7 +135,7 @@ def _candidate(texts, own, place, index, count):
         "token_ids": texts.integers(0, 100, count).tolist(),
         "tokens": words,
         "log_prob": (-own.exponential(2 - quality, count)).astype(np.float32).tolist(),
-        "lookback": own.uniform(0.01, 0.5 + quality / 2, count).astype(np.float32).tolist(),
+        "visual_lookback": own.uniform(0.01, 0.5 + quality / 2, count).astype(np.float32).tolist(),
         "self_certainty": own.exponential(5, count).astype(np.float32).tolist(),
         "entropy": own.exponential(1, count).astype(np.float32).tolist(),
     }

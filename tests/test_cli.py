@@ -12,7 +12,7 @@ from zoo import build
 import lookback
 from lookback import cli
 from lookback.cli.terminal import printable
-from lookback.scores import registry
+from lookback.scores.base import SCORERS
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,8 @@ def test_json_is_json_and_complete(run, folder):
     assert scores == sorted(scores, reverse=True)
     best = data["candidates"][0]
     assert scores[0] == pytest.approx(
-        lookback.lookback_score(best["log_prob"], best["lookback"], alpha=0.5, lam=1.5), abs=1e-6
+        lookback.lookback_score(best["log_prob"], best["visual_lookback"], alpha=0.5, lam=1.5),
+        abs=1e-6,
     )
 
 
@@ -91,20 +92,23 @@ def test_scorers_are_listed(run):
     about = listed["lookback"].pop("about")
     assert "LookBack" in about
     assert listed["lookback"] == {
+        "title": "LookBack",
         "needs": "signals",
-        "image": True,
-        "together": False,
+        "uses": [],
+        "joint": False,
+        "lower_is_better": False,
         "settings": ["alpha", "lam"],
     }
     assert listed["usc"]["needs"] == "model"
-    assert listed["usc"]["together"]
+    assert listed["usc"]["joint"]
+    assert listed["entropy"]["lower_is_better"]
     code, out, _ = run("scorers")
     assert code == 0
     assert all(name in out for name in listed)
 
 
 def test_settings_and_scorers_of_ones_own(run, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "_SCORERS", registry.scorers())
+    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
     monkeypatch.setenv("LOOKBACK_PLUGINS", "")
     plugin = tmp_path / "cli_plugin.py"
     plugin.write_text(

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
-from engines.reference import noise
+from engines.reference import inputs_of, noise
 from made_runs import make_run
 from zoo import build
 
 import lookback
-from lookback.scores import registry
+from lookback.scores.base import SCORERS
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -29,14 +29,14 @@ def names(tmp_path, monkeypatch):
         "lookback": lookback,
         "model": zoo.model,
         "processor": zoo.processor,
-        "inputs": engine._inputs(noise(), "what?"),
+        "inputs": inputs_of(engine, noise()),
         "cands": engine.score(noise(), "what?", ["a red circle", "a dog"]),
     }
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.strip().split("\n")[0][:40])
 def test_the_snippet_runs(block, names, monkeypatch):
-    monkeypatch.setattr(registry, "_SCORERS", dict(registry.scorers()))
+    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
     exec(block, names)
 
 

@@ -45,7 +45,7 @@ def test_pandas_and_json():
     cands = make_candidates()
     frame = cands.to_pandas()
     assert list(frame["text"]) == ["text 0", "text 1", "text 2"]
-    assert len(frame["lookback"][2]) == 5
+    assert len(frame["visual_lookback"][2]) == 5
     data = json.loads(json.dumps(cands.to_dict()))
     assert data["candidates"][2]["token_ids"] == cands[2].token_ids.tolist()
 

@@ -1,5 +1,23 @@
-"""Benchmarks: items, prompts and metrics. One benchmark a file, all behind `get_benchmark`."""
+"""Benchmarks: items, prompts and metrics. One benchmark per file, all behind `get_benchmark`."""
 
-from lookback.benchmarks.base import BENCHMARKS, GENERATED, Benchmark, Item, Items, get_benchmark
+from lookback.benchmarks.base import (
+    BENCHMARKS,
+    GENERATED,
+    Benchmark,
+    Item,
+    Items,
+    benchmark,
+    get_benchmark,
+)
+from lookback.benchmarks.metrics import MeanOfScores
 
-__all__ = ["BENCHMARKS", "GENERATED", "Benchmark", "Item", "Items", "get_benchmark"]
+__all__ = [
+    "BENCHMARKS",
+    "GENERATED",
+    "Benchmark",
+    "Item",
+    "Items",
+    "MeanOfScores",
+    "benchmark",
+    "get_benchmark",
+]

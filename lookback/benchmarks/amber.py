@@ -27,7 +27,7 @@ from functools import cached_property
 from pathlib import Path
 
 from lookback.benchmarks import english
-from lookback.benchmarks.base import Item
+from lookback.benchmarks.base import Item, benchmark
 from lookback.benchmarks.files import FileBenchmark, ImageFile, read_json
 from lookback.benchmarks.metrics import f1, mean_percent, share
 
@@ -52,10 +52,10 @@ class Judgement:
     fooled: frozenset[int]
 
 
+@benchmark("amber", title="AMBER")
 class Amber(FileBenchmark):
     """F1 over things, and AMBER's own numbers, of which only `cover` is better when higher."""
 
-    name = "amber"
     primary = "f1"
     source = "AMBER, github.com/junyangwang0410/AMBER, its data folder; images: link in its README"
     files = (
@@ -137,7 +137,7 @@ class Amber(FileBenchmark):
         """The lemmas of a response's nouns that are kept, in its order."""
         return self._readings(response)
 
-    def judge(self, item: Item, response: str) -> Judgement:
+    def judgement(self, item: Item, response: str) -> Judgement:
         """See the module's rules."""
         true, made_up = (self._meanings(item.truth[key]) for key in ("truth", "hallu"))
         nouns = self.nouns(response)
@@ -176,7 +176,7 @@ class Amber(FileBenchmark):
 
     def score(self, item: Item, response: str) -> float:
         """F1 of one response."""
-        judged = self.judge(item, response)
+        judged = self.judgement(item, response)
         precision = share(judged.kept - judged.wrong, judged.kept)
         return f1(precision, share(len(judged.covered), len(item.truth["truth"])))
 
@@ -190,7 +190,7 @@ class Amber(FileBenchmark):
         self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
     ) -> dict[str, float]:
         """See the module's definitions."""
-        judged = [self.judge(item, r) for item, r in zip(items, responses, strict=True)]
+        judged = [self.judgement(item, r) for item, r in zip(items, responses, strict=True)]
         kept = sum(j.kept for j in judged)
 
         def listed(key: str) -> int:

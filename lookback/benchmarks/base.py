@@ -1,6 +1,8 @@
 """What every benchmark offers: items to ask about, a score for one response, a summary of many.
 
-A benchmark knows nothing of models: it hands out images and questions and judges text.
+A benchmark knows nothing of models: it hands out images and questions and judges text. What it may
+offer beside that is a protocol of its own (`Mentioning`, `Preparing`, `Judged`, `Fingerprinted`),
+which a class names among its bases.
 """
 
 from __future__ import annotations
@@ -9,23 +11,28 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload, runtime_checkable
+
+from lookback.conversations import Conversation
+from lookback.registry import Registry
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from lookback.conversations import Messages
+
 
 @dataclass(frozen=True)
 class Item:
-    """One question about one image.
+    """One question about one image, or a whole conversation.
 
     Attributes:
         id: unique within the benchmark; names split and position.
-        question: the whole prompt text beside the image.
+        question: the whole prompt text beside the image; of a conversation, what is asked last.
         truth: what `Benchmark.score` needs, as JSON-able data.
         load: makes the image; called at every access to `image`. None if it is asked without one.
         aliases: other ids that a file of responses may use for it.
+        messages: instead of image and question: a conversation in the chat format.
     """
 
     id: str
@@ -33,11 +40,21 @@ class Item:
     truth: dict[str, Any]
     load: Callable[[], Image] | None
     aliases: tuple[str, ...] = ()
+    messages: Messages | None = None
 
     @property
     def image(self) -> Image | None:
-        """The image, read or drawn now; None for an item that has none."""
+        """The (first) image, read or drawn now; None for an item that has none."""
+        if self.messages is not None:
+            return next(iter(self.conversation.images), None)
         return None if self.load is None else self.load()
+
+    @property
+    def conversation(self) -> Conversation:
+        """What is asked."""
+        if self.messages is not None:
+            return Conversation.from_messages(self.messages)
+        return Conversation.of(self.image, self.question)
 
 
 class Items(Sequence[Item]):
@@ -72,6 +89,7 @@ class Benchmark(Protocol):
 
     Attributes:
         name: as `get_benchmark` takes it.
+        title: what tables and figures call it.
         primary: the key of `aggregate`'s result that a table shows; the mean of `score`.
         source: where its items come from, in words.
         default_split: the split that responses are scored on, unless another is asked for.
@@ -79,6 +97,7 @@ class Benchmark(Protocol):
     """
 
     name: str
+    title: str
     primary: str
     source: str
     default_split: str
@@ -88,27 +107,118 @@ class Benchmark(Protocol):
         """The first `limit` items of a split (all if None), made on access."""
 
     def score(self, item: Item, response: str) -> float:
-        """The quality of one response, in [0, 1]; higher is better."""
+        """The quality of one response, in [0, 1]; higher is better; NaN if nothing tells."""
 
     def scores(self, item: Item, responses: Sequence[str]) -> list[float]:
         """The quality of several responses to one item."""
 
     def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
-        """Metrics over one response an item, in per cent; 100 times the mean `score` is one."""
+        """Metrics over one response per item, in per cent; 100 times the mean `score` is one."""
 
 
-_WHERE = {
-    "vqav2": "lookback.benchmarks.vqav2:VQAv2",
-    "chair": "lookback.benchmarks.chair:Chair",
-    "amber": "lookback.benchmarks.amber:Amber",
-    "hallusionbench": "lookback.benchmarks.hallusionbench:HallusionBench",
-    "scenes-vqa": "lookback.benchmarks.scenes.vqa:ScenesVQA",
-    "scenes-caption": "lookback.benchmarks.scenes.caption:ScenesCaption",
-    "scenes-amber": "lookback.benchmarks.scenes.amber:ScenesAmber",
-    "scenes-pairs": "lookback.benchmarks.scenes.pairs:ScenesPairs",
-}
-BENCHMARKS: tuple[str, ...] = tuple(_WHERE)
-GENERATED: tuple[str, ...] = tuple(name for name in _WHERE if name.startswith("scenes-"))
+@runtime_checkable
+class Mentioning(Protocol):
+    """A benchmark that knows which words of a response name objects, and whether they are there."""
+
+    def mentions(self, item: Item, response: str) -> list[tuple[int, int, bool]]:
+        """(start, end, right) of each mention, in characters of the response."""
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A benchmark that reads many responses faster together than one by one."""
+
+    def prepare(self, items: Sequence[Item], responses: Sequence[str]) -> None:
+        """Read responses that will be asked about soon, one per item."""
+        ...
+
+
+@runtime_checkable
+class Judged(Protocol):
+    """A benchmark whose responses somebody judges."""
+
+    def judge_name(self) -> str:
+        """Who judges; shown beside every number that comes from it."""
+        ...
+
+
+@runtime_checkable
+class Fingerprinted(Protocol):
+    """A benchmark whose items are a user's own file: a run is of that very file."""
+
+    def fingerprint(self) -> str:
+        """The same for the same items."""
+        ...
+
+
+@dataclass(frozen=True)
+class BenchmarkKind:
+    """A registered benchmark.
+
+    Attributes:
+        name: what users call it.
+        make: the class, or a function that makes one.
+        title: what tables and figures call it.
+    """
+
+    name: str
+    make: Callable[..., Benchmark]
+    title: str
+
+    @property
+    def origin(self) -> object:
+        """The class or function."""
+        return self.make
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """What it takes beside the folder of its files."""
+        return tuple(name for name in inspect.signature(self.make).parameters if name != "data")
+
+
+B = TypeVar("B", bound=Callable[..., Any])
+
+
+def benchmark(name: str, *, title: str | None = None) -> Callable[[B], B]:
+    """Register a class as the benchmark `name`; its `name` and `title` are put on it.
+
+    Args:
+        name: what users call it.
+        title: what tables and figures call it; its name by default.
+    """
+
+    def register(make: B) -> B:
+        shown = title or name
+        if isinstance(make, type):
+            made: Any = make
+            made.name, made.title = name, shown
+        BENCHMARKS.add(BenchmarkKind(name, make, shown))
+        return make
+
+    return register
+
+
+def _adopt(name: str, make: Any) -> None:
+    benchmark(name)(make)
+
+
+BENCHMARKS: Registry[BenchmarkKind] = Registry(
+    "benchmark",
+    {
+        "vqav2": "lookback.benchmarks.vqav2",
+        "chair": "lookback.benchmarks.chair",
+        "hallusionbench": "lookback.benchmarks.hallusionbench",
+        "amber": "lookback.benchmarks.amber",
+        "scenes-vqa": "lookback.benchmarks.scenes.vqa",
+        "scenes-caption": "lookback.benchmarks.scenes.caption",
+        "scenes-pairs": "lookback.benchmarks.scenes.pairs",
+        "scenes-amber": "lookback.benchmarks.scenes.amber",
+    },
+    _adopt,
+)
+"""In the order of the paper's tables."""
+GENERATED: tuple[str, ...] = tuple(n for n in BENCHMARKS.builtin if n.startswith("scenes-"))
 
 
 def get_benchmark(
@@ -117,7 +227,7 @@ def get_benchmark(
     """The benchmark of that name, its module loaded only now.
 
     Args:
-        name: one of `BENCHMARKS`.
+        name: one that `lookback benchmarks` lists.
         data: the folder of its files, or one that has a folder of its name; None for the
             environment variable LOOKBACK_DATA. Generated benchmarks need none.
         settings: what this benchmark alone takes, e.g. HallusionBench's `judge`.
@@ -126,13 +236,9 @@ def get_benchmark(
         ValueError: there is no such benchmark, or it takes no such setting; the message lists
             those there are.
     """
-    if name not in _WHERE:
-        raise ValueError(f"no benchmark named {name!r}; there are: {', '.join(BENCHMARKS)}")
-    module, _, attribute = _WHERE[name].partition(":")
-    make = getattr(import_module(module), attribute)
-    takes = inspect.signature(make).parameters
-    unknown = sorted(settings.keys() - takes)
+    kind = BENCHMARKS.get(name)
+    unknown = sorted(settings.keys() - set(kind.settings))
     if unknown:
         raise ValueError(f"{name} has no setting {', '.join(unknown)}")
-    benchmark: Benchmark = make(data, **settings) if "data" in takes else make()
-    return benchmark
+    takes_data = "data" in inspect.signature(kind.make).parameters
+    return kind.make(data, **settings) if takes_data else kind.make(**settings)

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lookback.benchmarks.base import Item, Items
+from lookback.benchmarks.base import Item, Items, Mentioning, Preparing, benchmark
 from lookback.benchmarks.coco_objects import CATEGORIES, CATEGORY_OF, located, read_synonyms
 from lookback.benchmarks.english import Readings, Word, tokens
 from lookback.benchmarks.files import DATA_VARIABLE, FileBenchmark, coco_image, read_json
@@ -43,7 +43,8 @@ class Reading(NamedTuple):
     places: list[tuple[int, int]]
 
 
-class Chair(FileBenchmark):
+@benchmark("chair", title="CHAIR")
+class Chair(FileBenchmark, Mentioning, Preparing):
     """F1 over objects, and CHAIR's own numbers, of which chair_s and chair_i are better when lower.
 
     Args:
@@ -53,7 +54,6 @@ class Chair(FileBenchmark):
             one in the folder, if there is one.
     """
 
-    name = "chair"
     primary = "f1"
     source = (
         "MS-COCO 2014 train/val annotations, cocodataset.org (annotations_trainval2014.zip); "

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from lookback.benchmarks.base import BENCHMARKS, Benchmark, get_benchmark
+from lookback.benchmarks.base import BENCHMARKS, Benchmark, Judged, get_benchmark
 from lookback.benchmarks.files import FileBenchmark, MissingFile
 from lookback.benchmarks.responses import Problem, read_responses
 
@@ -107,7 +107,7 @@ def evaluate(
         matched.missing,
         benchmark.primary,
         metrics,
-        getattr(getattr(benchmark, "judge", None), "name", None),
+        benchmark.judge_name() if isinstance(benchmark, Judged) else None,
         list(benchmark.notes),
         problems,
     )
@@ -136,7 +136,7 @@ class Listed:
 
 def list_benchmarks(data: str | os.PathLike[str] | None = None) -> list[Listed]:
     """Every benchmark, with where to get its files and whether they are found."""
-    return [_listed(get_benchmark(name, data)) for name in BENCHMARKS]
+    return [_listed(get_benchmark(name, data)) for name in BENCHMARKS.names()]
 
 
 def _listed(benchmark: Benchmark) -> Listed:

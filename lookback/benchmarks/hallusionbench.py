@@ -19,7 +19,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from lookback.benchmarks.base import Item
+from lookback.benchmarks.base import Item, Judged, benchmark
 from lookback.benchmarks.files import FileBenchmark, ImageFile, read_json
 from lookback.benchmarks.judge import Case, Judge, Verdict, get_judge
 from lookback.benchmarks.metrics import all_right, mean_percent
@@ -28,7 +28,8 @@ FILE = "HallusionBench.json"
 _KEYS = ("category", "subcategory", "set_id", "figure_id", "question_id")
 
 
-class HallusionBench(FileBenchmark):
+@benchmark("hallusionbench", title="HallusionBench")
+class HallusionBench(FileBenchmark, Judged):
     """Correctness by a judge, and the three official accuracies.
 
     Args:
@@ -36,7 +37,6 @@ class HallusionBench(FileBenchmark):
         judge: decides what is correct; by default the one that the environment names, else rules.
     """
 
-    name = "hallusionbench"
     primary = "correctness"
     source = (
         "HallusionBench, github.com/tianyi-lab/HallusionBench; figures: its hallusion_bench.zip"
@@ -56,6 +56,10 @@ class HallusionBench(FileBenchmark):
         if self._judge is None:
             self._judge = get_judge()
         return self._judge
+
+    def judge_name(self) -> str:
+        """Who judges."""
+        return self.judge.name
 
     def check(self) -> None:
         """Find the questions."""

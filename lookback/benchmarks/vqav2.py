@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from lookback.benchmarks.base import Item, Items
+from lookback.benchmarks.base import Item, Items, benchmark
 from lookback.benchmarks.files import FileBenchmark, coco_image, read_json
 from lookback.benchmarks.metrics import mean_percent
 from lookback.benchmarks.vqa_answers import normalise, parse
@@ -26,10 +26,10 @@ SUBSETS = ("val2014", "train2014")
 _ENDINGS = (".json", ".json.gz", ".zip")
 
 
+@benchmark("vqav2", title="VQAv2")
 class VQAv2(FileBenchmark):
     """Accuracy as the paper has it, and as the official evaluation has it."""
 
-    name = "vqav2"
     primary = "accuracy"
     source = "VQA v2.0, visualqa.org, balanced real images, validation 2014; images: MS-COCO"
     files = ("a questions JSON", "an annotations JSON (plain, .gz or .zip)", "images (to sample)")

@@ -29,7 +29,7 @@ from lookback.cli.terminal import console, print_json, progress, show_candidates
 if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
 
-    from lookback.engines.transformers import TransformersEngine
+    from lookback.engines import Engine
 
 
 @app.command()
@@ -107,7 +107,7 @@ def score(
 @app.command()
 def scorers(as_json: Json = False) -> None:
     """List the scorers and their settings."""
-    from lookback.scores.registry import scorers as registered
+    from lookback.scores.base import scorers as registered
 
     known = list(registered().values())
     if as_json:
@@ -115,9 +115,11 @@ def scorers(as_json: Json = False) -> None:
             [
                 {
                     "name": s.name,
+                    "title": s.title,
                     "needs": s.needs,
-                    "image": s.image,
-                    "together": s.together,
+                    "uses": s.uses,
+                    "joint": s.joint,
+                    "lower_is_better": s.lower_is_better,
                     "settings": s.params,
                     "about": s.about,
                 }
@@ -132,7 +134,7 @@ def _params(
     scorer: str, alpha: float | None, lam: float | None, settings: list[str] | None
 ) -> dict[str, Any]:
     """The scorer's settings, wrong ones named before a model is loaded, which can take minutes."""
-    from lookback.scores.registry import get_scorer
+    from lookback.scores.base import get_scorer
 
     params: dict[str, Any] = {"alpha": alpha, "lam": lam}
     params = {name: value for name, value in params.items() if value is not None}
@@ -147,15 +149,12 @@ def _images(images: list[str]) -> list[PilImage]:
     return load_images(images)
 
 
-def _load(model: str | None, device: str | None) -> TransformersEngine:
+def _load(model: str | None, device: str | None) -> Engine:
     with console(stderr=True).status("loading the model"):
-        import transformers
+        from lookback.engines import load
 
-        from lookback.engines.transformers import load
-
-        transformers.logging.set_verbosity_error()
-        transformers.logging.disable_progress_bar()
-        engine = load(model, device=device)
+        settings = {} if device is None else {"device": device}
+        engine: Engine = load(model, quiet=True, **settings)
     if model is None:
         print("lookback: the embedded model knows drawn scenes only; see --model", file=sys.stderr)
     return engine

@@ -78,7 +78,7 @@ def _plugins(
     ] = None,
 ) -> None:
     if plugin:
-        from lookback.scores.registry import load_plugin
+        from lookback.registry import load_plugin
 
         for name in plugin:
             load_plugin(name)

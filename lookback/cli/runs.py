@@ -105,8 +105,9 @@ def run(
 
     Stopped at any point, the same command goes on where it was.
     """
+    from lookback.runs.manifest import MANIFEST
     from lookback.runs.plan import Plan, settings_like
-    from lookback.runs.run import MANIFEST, Run
+    from lookback.runs.run import Run
 
     settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data and str(data)}
     settings |= {"split": split, "limit": limit, "revision": revision, "dtype": dtype}

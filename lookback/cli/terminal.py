@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lookback.benchmarks.responses import Problem
     from lookback.engines import Progress
     from lookback.runs.start import Summary
-    from lookback.scores.registry import Scorer
+    from lookback.scores.base import Scorer
     from lookback.signals import Candidate, Candidates
     from lookback.studies.base import Result
 
@@ -164,7 +164,7 @@ def show_scorers(known: Sequence[Scorer]) -> None:
     """What each needs, its settings and what it is."""
     from rich.table import Table
 
-    from lookback.scores.registry import NEEDS
+    from lookback.scores.base import NEEDS
 
     table = Table("scorer", "needs", "settings", "what it is", box=None, pad_edge=False)
     for s in known:
@@ -224,7 +224,9 @@ def _table(ranked: list[Candidate], scorer: str) -> Any:
         numbers = (
             ["-"] * 3
             if empty
-            else [f"{value:.4f}" for value in (c.score, c.log_prob.mean(), c.lookback.mean())]
+            else [
+                f"{value:.4f}" for value in (c.score, c.log_prob.mean(), c.visual_lookback.mean())
+            ]
         )
         answer = Text(printable(" ".join(c.text.split())) or "(empty)")
         table.add_row(str(c.index), *numbers, str(len(c.signals)), answer)

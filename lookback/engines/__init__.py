@@ -1,64 +1,277 @@
-"""Where signals come from. Every engine speaks the same small protocol."""
+"""Where signals come from: one contract for every engine, and `load`, which makes one.
+
+An engine is a model that can be asked. What it must offer is `Engine`; what it can do of it is in
+`abilities`, and the rest refuses by itself if the class derives from `Engine`. Runs, scorers and
+commands use nothing else. `tests/engines/contract.py` holds every engine to it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar
 
 from lookback.families import Family
+from lookback.registry import Registry
 from lookback.signals import Candidate, Candidates
 
 if TYPE_CHECKING:
-    from lookback.images import ImageLike
+    from lookback.conversations import Images, Messages, SourceLike
 
-    Images = ImageLike | Sequence[ImageLike] | None
     Response = str | Sequence[int] | Candidate
 
+F = TypeVar("F", bound="Callable[..., Engine]")
 Progress = Callable[[int, int], None]
 """Called with (done, total) while something long runs."""
+
+Ability = Literal["sample", "score", "knockout", "generate"]
+ABILITIES: dict[Ability, str] = {
+    "sample": "draw candidates",
+    "score": "score given responses",
+    "knockout": "hide vision tokens from a response (knock-out)",
+    "generate": "answer prompts",
+}
+"""What an engine may be able to do, in words."""
 
 
 class UnsupportedModelError(ValueError):
     """A model whose visual lookback cannot be read; the message says why."""
 
 
+class AbilityError(ValueError):
+    """Something needs what an engine cannot do; the message names both."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which model answers, as far as its numbers depend on it: what a run's manifest keeps.
+
+    Attributes:
+        engine: the engine's registered name.
+        model: where the model comes from: a hub id, a folder, "embedded".
+        model_class: its class.
+        revision: of the hub id, as far as it is known.
+        weights: a fingerprint of the weights, where they lie in a folder.
+        processor: the class of its processor.
+        dtype: of the weights, e.g. "float32".
+        device: where it runs, e.g. "cpu".
+        versions: of the libraries that compute the numbers. They do not tell two models apart.
+    """
+
+    engine: str
+    model: str
+    model_class: str
+    revision: str | None = None
+    weights: str | None = None
+    processor: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
 class Engine(Protocol):
     """A model that can draw candidates, score given ones, and answer questions.
 
+    What is asked is either an image and a question, or `messages`: turns of text, images and
+    videos, in the chat format (`lookback.conversations`). `source` says what A_t is measured on.
+
     Attributes:
+        name: where the model came from; candidates and runs carry it.
         family: what is known of models like it.
+        abilities: what it can do.
     """
 
+    name: str
     family: Family
+    abilities: frozenset[Ability]
+
+    def identity(self) -> Identity:
+        """Which model this is."""
+        ...
 
     def sample(
-        self, image: Images, question: str, n: int, *args: Any, **settings: Any
+        self,
+        image: Images = None,
+        question: str | None = None,
+        n: int = 25,
+        *,
+        messages: Messages | None = None,
+        source: SourceLike = None,
+        temperature: float = 1.2,
+        top_p: float = 0.9,
+        top_k: int | None = None,
+        max_new_tokens: int = 256,
+        stop: str | Sequence[str] | None = None,
+        seed: int | None = None,
+        keep_end: bool = False,
+        progress: Progress | None = None,
     ) -> Candidates:
-        """Draw n candidates and record their signals on the way."""
-        ...
+        """Draw n candidates and record their signals on the way.
+
+        Candidate i must be fixed by (seed, i) and the settings, whatever n is.
+        """
+        refuse(self, "sample")
 
     def score(
         self,
-        image: Images,
-        question: str,
-        responses: Sequence[Response],
-        *args: Any,
-        **settings: Any,
+        image: Images = None,
+        question: str | None = None,
+        responses: str | Candidate | Sequence[Response] = (),
+        *,
+        messages: Messages | None = None,
+        source: SourceLike = None,
+        keep_end: bool = False,
+        progress: Progress | None = None,
     ) -> Candidates:
         """Record the signals of responses that exist already."""
-        ...
+        refuse(self, "score")
 
     def knockout(
         self,
-        image: Images,
-        question: str,
-        responses: Sequence[Response],
-        *args: Any,
-        **settings: Any,
+        image: Images = None,
+        question: str | None = None,
+        responses: Sequence[Response] = (),
+        *,
+        messages: Messages | None = None,
+        source: SourceLike = None,
+        layers: tuple[int, int] | None = None,
+        share: float | None = None,
+        progress: Progress | None = None,
     ) -> Candidates:
-        """Record them again with the vision tokens hidden that each response looks at most."""
-        ...
+        """Record them again with the source tokens hidden that each response looks at most."""
+        refuse(self, "knockout")
 
-    def ask(self, image: Images, prompt: Sequence[str], *args: Any, **settings: Any) -> list[str]:
-        """Plain answers to several prompts about one image."""
-        ...
+    def generate(
+        self,
+        image: Images = None,
+        prompts: str | Sequence[str] | None = None,
+        *,
+        messages: Messages | None = None,
+        max_new_tokens: int = 256,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> list[str]:
+        """Plain answers, without signals: to several prompts about one image, or to messages."""
+        refuse(self, "generate")
+
+
+def refuse(engine: Engine, ability: Ability, who: str | None = None) -> NoReturn:
+    """Say that an engine cannot do what somebody needs.
+
+    Raises:
+        AbilityError: always.
+    """
+    can = [name for name in ABILITIES if name in engine.abilities and name != ability]
+    raise AbilityError(
+        f"{who or f'{ability}()'} needs an engine that can {ABILITIES[ability]}: {engine.name!r} "
+        f"({type(engine).__name__}) cannot, it can {', '.join(can) or 'nothing'}"
+    )
+
+
+def require(engine: Engine, needed: Iterable[Ability], who: str) -> None:
+    """Check that an engine can do what `who` needs.
+
+    Raises:
+        AbilityError: it cannot; the message names all three.
+    """
+    for ability in needed:
+        if ability not in engine.abilities:
+            refuse(engine, ability, who)
+
+
+def check_sampling(
+    n: int, temperature: float, top_p: float, top_k: int | None, max_new_tokens: int
+) -> None:
+    """Check the settings that every engine draws with.
+
+    Raises:
+        ValueError: it names the one that is out of range.
+    """
+    for name, value in (("n", n), ("max_new_tokens", max_new_tokens), ("top_k", top_k)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} = {value}: must be at least 1")
+    if not temperature >= 0:
+        raise ValueError(f"temperature = {temperature}: must be at least 0")
+    if not 0 < top_p <= 1:
+        raise ValueError(f"top_p = {top_p}: must be above 0 and at most 1")
+
+
+@dataclass(frozen=True)
+class EngineKind:
+    """A registered engine.
+
+    Attributes:
+        name: as `load(engine=...)` and `--engine` take it.
+        load: makes one, from what `load` is given.
+        about: a line on what it is.
+    """
+
+    name: str
+    load: Callable[..., Engine]
+    about: str
+
+    @property
+    def origin(self) -> object:
+        """The function."""
+        return self.load
+
+
+def engine(name: str) -> Callable[[F], F]:
+    """Register a function `(model, processor, **settings) -> Engine` as the engine `name`.
+
+    The first line of its docstring describes it.
+    """
+
+    def register(function: F) -> F:
+        about = (inspect.getdoc(function) or "").split("\n")[0]
+        ENGINES.add(EngineKind(name, function, about))
+        return function
+
+    return register
+
+
+def _adopt(name: str, function: Any) -> None:
+    engine(name)(function)
+
+
+ENGINES: Registry[EngineKind] = Registry(
+    "engine", {"transformers": "lookback.engines.transformers"}, _adopt
+)
+
+
+def load(
+    model: Any = None,
+    processor: Any = None,
+    *,
+    engine: str = "transformers",
+    quiet: bool = False,
+    **settings: Any,
+) -> Any:
+    """Take in an LVLM; what comes back is an `Engine`.
+
+    Args:
+        model: a hub id, a folder, or a transformers model (then give its processor too); by
+            default the embedded one, which knows drawn scenes only.
+        processor: the processor, or where to load it from; the model's own by default.
+        engine: what runs it: a name that `lookback engines` lists.
+        quiet: keep the engine's libraries from writing to stderr, where the engine can.
+        settings: the engine's own, e.g. `device` and `dtype`; see
+            `lookback.engines.transformers.load`.
+
+    Raises:
+        ValueError: there is no such engine.
+        TypeError: it has no such setting.
+        UnsupportedModelError: the model's visual lookback cannot be read.
+    """
+    found = ENGINES.get(engine).load
+    takes = inspect.signature(found).parameters
+    if quiet and "quiet" in takes:
+        settings["quiet"] = True
+    if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes.values()):
+        unknown = sorted(settings.keys() - takes)
+        if unknown:
+            has = ", ".join(name for name in takes if name not in ("model", "processor"))
+            raise TypeError(f"engine {engine!r} has no setting {unknown[0]!r}; it has: {has}")
+    return found(model, processor, **settings)

@@ -40,7 +40,7 @@ const METHODS = {
   lookback: (c, setting) => score(c, setting.alpha, setting.lam),
   self_certainty: (c) => c.means.self_certainty,
   mean_log_prob: (c) => c.means.log_prob,
-  visual_lookback: (c) => c.means.lookback,
+  visual_lookback: (c) => c.means.visual_lookback,
 };
 
 /** The place of the candidate that a method picks among the first n. */

@@ -20,7 +20,7 @@ function opened(run, floor) {
     start = end;
     const c = { index, tokens, finish, quality: quality ?? NaN, ...Object.fromEntries(own) };
     c.means = Object.fromEntries(own.map(([name, tokenwise]) => [name, mean(tokenwise)]));
-    c.logA = c.lookback.map((a) => Math.log(Math.max(a, floor)));
+    c.logA = c.visual_lookback.map((a) => Math.log(Math.max(a, floor)));
     return c;
   };
   const items = run.items.map((item) => ({ ...item, candidates: item.candidates.map(candidate) }));
@@ -90,7 +90,7 @@ function followed(links) {
 
 /** What a token can be shaded by: its name, and its values for one candidate. */
 const SHADES = {
-  lookback: ["visual lookback A", (c) => c.lookback],
+  visual_lookback: ["visual lookback A", (c) => c.visual_lookback],
   log_prob: ["log p", (c) => c.log_prob],
   self_certainty: ["self-certainty", (c) => c.self_certainty],
   entropy: ["entropy", (c) => c.entropy],
@@ -105,7 +105,7 @@ const values = (c, name, setting) => (c.tokens.length ? SHADES[name][1](c, setti
 
 function browse(data) {
   const runs = data.runs.map((run) => opened(run, data.floor));
-  const state = { run: 0, item: 0, alpha: 0, lam: 0, n: 0, signal: "lookback", found: [] };
+  const state = { run: 0, item: 0, alpha: 0, lam: 0, n: 0, signal: "visual_lookback", found: [] };
   const run = () => runs[state.run];
   const item = () => run().items[state.item];
   const reported = () => ({ alpha: run().alpha, lam: run().lam });

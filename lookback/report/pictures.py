@@ -32,7 +32,7 @@ class Pictures:
         image_at = images(run)
 
         def find(place: int, name: str) -> tuple[int | None, str]:
-            key = (run.benchmark, str(run.what["split"]), name)
+            key = (run.benchmark, str(run.settings["split"]), name)
             if key not in self._found:
                 image = image_at(place)
                 if isinstance(image, str):

@@ -56,19 +56,19 @@ def runs_html(runs: Sequence[Run]) -> str:
 
 
 def _about(run: Run) -> dict[str, str]:
-    done, total = int(run.manifest["done"]), int(run.manifest["items"])
+    done, total = int(run.manifest.done), int(run.manifest.items)
     return {
         "Model": run.model,
         "Benchmark": title(run),
-        "Split": str(run.what["split"]),
+        "Split": str(run.settings["split"]),
         "Items": str(total) if done == total else f"{done} of {total}",
         "N": str(run.n),
         "Seed": "-" if run.seed is None else str(run.seed),
         "Image": run.image,
-        "Failed": str(run.manifest["failed"]),
+        "Failed": str(run.manifest.failed),
         "α": f"{run.defaults['alpha']:g}",
         "λ": f"{run.defaults['lam']:g}",
-        "Commit": _short(run.manifest["commit"]),
+        "Commit": _short(run.manifest.commit),
     }
 
 
@@ -78,8 +78,8 @@ def _short(commit: str | None) -> str:
 
 
 def _settings(run: Run, label: str) -> str:
-    facts = {"run": run.id, "created": run.manifest["created"], "commit": run.manifest["commit"]}
-    pairs = facts | run.what | {"versions": run.manifest["versions"]}
+    facts = {"run": run.id, "created": run.manifest.created, "commit": run.manifest.commit}
+    pairs = facts | run.settings | {"versions": dict(run.manifest.versions)}
     lines = "".join(
         f"<dt>{escaped(key)}</dt><dd>{escaped(_plain(value))}</dd>"
         for key, value in pairs.items()

@@ -1,10 +1,10 @@
 """How a run lies on disk.
 
     manifest.json              what was asked for, with which versions, and how far it is
-    items/00000.parquet        a row an item: its question, its truth, its error if it failed
-    candidates/00000.parquet   a row a candidate: text, quality, its tokens' signals as lists
-    scores/usc@5/00000.parquet a row an item: the scores of a scorer that had to look again
-    timings/00000.json         what took how long; the only file that differs from run to run
+    items/00000.parquet        a row per item: its messages, its truth, its error if it failed
+    candidates/00000.parquet   a row per candidate: text, quality, its tokens' signals as lists
+    scores/usc@5/00000.parquet a row per item: the scores of a scorer that needs a model
+    timings/sample-00000.json  what took how long; the only files that differ from run to run
 
 A shard holds the same items in every table, and is written whole under another name and then
 renamed: it is there or it is not. Its bytes follow from the run's settings alone.
@@ -30,6 +30,8 @@ ITEMS = pa.schema(
         ("item", pa.int32()),  # its position in the split
         ("id", pa.string()),
         ("question", pa.string()),
+        ("messages", pa.string()),  # JSON; null if the item failed
+        ("source", pa.string()),  # JSON; what A_t was measured on, null for every vision token
         ("truth", pa.string()),  # JSON
         ("image", pa.string()),  # the id of the item whose image was looked at; null for none
         ("prompt_ids", pa.list_(pa.int32())),
@@ -52,15 +54,17 @@ CANDIDATES = pa.schema(
 SCORES = pa.schema(
     [
         ("item", pa.int32()),
-        ("scores", pa.list_(pa.float64())),  # one a candidate, null for an empty one
+        ("scores", pa.list_(pa.float64())),  # one per candidate, null for an empty one
         ("replies", pa.list_(pa.string())),  # what the model said, where it was asked
         ("error", pa.string()),
     ]
 )
+FORMAT_1 = {"visual_lookback": "lookback"}
+"""What columns were called in runs of format 1, which have neither `messages` nor `source`."""
 TOKEN_COLUMNS = ("token_ids", "tokens", *SIGNALS)
 HEAD_COLUMNS = tuple(name for name in CANDIDATES.names if name not in TOKEN_COLUMNS)
 SHARD = 10
-"""Items a shard: what is lost at most, for each process, when a run is killed."""
+"""Items per shard: what is lost at most, for each process, when a run is killed."""
 
 
 class RunError(ValueError):
@@ -74,7 +78,7 @@ def shard_path(folder: Path, table: str, shard: int) -> Path:
 
 def write_shard(folder: Path, table: str, shard: int, rows: list[dict[str, Any]]) -> None:
     """Write one shard of a table, whole or not at all."""
-    schema = {"items": ITEMS, "candidates": CANDIDATES}.get(table, SCORES)
+    schema = _schema(table)
     path = shard_path(folder, table, shard)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
@@ -93,13 +97,14 @@ def read_shard(
     folder: Path, table: str, shard: int, columns: Iterable[str] | None = None
 ) -> pa.Table:
     """One shard of a table; of some columns, only those are read."""
-    return _read(shard_path(folder, table, shard), None if columns is None else list(columns))
+    names = _schema(table).names if columns is None else list(columns)
+    return _read(shard_path(folder, table, shard), names)
 
 
 def read_table(folder: Path, table: str, columns: Iterable[str] | None = None) -> pa.Table:
     """All shards of a table, in order; of some columns, only those are read."""
     files = sorted((folder / table).glob("*.parquet"))
-    schema = {"items": ITEMS, "candidates": CANDIDATES}.get(table, SCORES)
+    schema = _schema(table)
     names = schema.names if columns is None else list(columns)
     if not files:
         return pa.schema([schema.field(name) for name in names]).empty_table()
@@ -109,9 +114,20 @@ def read_table(folder: Path, table: str, columns: Iterable[str] | None = None) -
         raise RunError(f"cannot read the run {str(folder)!r}: {error}") from error
 
 
-def _read(path: Path, columns: list[str] | None) -> pa.Table:
+def _schema(table: str) -> pa.Schema:
+    return {"items": ITEMS, "candidates": CANDIDATES}.get(table, SCORES)
+
+
+def _read(path: Path, columns: list[str]) -> pa.Table:
     with pq.ParquetFile(path) as file:  # half the time of pq.read_table on small files
-        return file.read(columns=columns)
+        there = set(file.schema_arrow.names)
+        if there.issuperset(columns):
+            return file.read(columns=columns)
+        # Format 1: other names, and nothing of what it did not keep.
+        stored = {name: name if name in there else FORMAT_1.get(name) for name in columns}
+        table = file.read(columns=[name for name in stored.values() if name])
+    empty = pa.nulls(len(table), pa.string())
+    return pa.table({name: table[old] if old else empty for name, old in stored.items()})
 
 
 class replacing:

@@ -6,82 +6,188 @@ import hashlib
 import json
 import platform
 import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from lookback.runs.layout import RunError, replacing
-from lookback.runs.run import MANIFEST
 
-FORMAT = 1
-PACKAGES = ("lookback-vlm", "torch", "transformers", "tokenizers", "numpy", "pyarrow", "pillow")
+MANIFEST = "manifest.json"
+FORMAT = 2
+READABLE = (1, FORMAT)
+PACKAGES = ("lookback-vlm", "numpy", "pyarrow", "pillow")
+STATUS = ("running", "finished")
 
 
-def new_manifest(
-    what: dict[str, Any], defaults: dict[str, float], scorers: list[str], total: int
-) -> dict[str, Any]:
-    """The manifest of a run that begins now.
+@dataclass(frozen=True)
+class Manifest:
+    """A run's own account of itself; `read` accepts no other.
 
-    Args:
-        what: all that decides the results: model, benchmark, split, candidates, sampling, image.
+    Attributes:
+        settings: all that decides the results: model, benchmark, split, sampling, image, source.
         defaults: the model family's alpha and lam.
-        scorers: those that look again and are to be recorded.
-        total: how many items there are.
+        items: how many items there are.
+        done: how many were tried.
+        failed: how many of them failed.
+        left_out: how many more the data have that cannot be read.
+        status: "running", or "finished" once every item was tried.
+        scorers: those that need a model and are recorded, each with its settings; None for
+            settings that nobody wrote down (format 1).
+        candidates: where candidates that were not drawn came from.
+        data: the folder or file of the benchmark's data.
+        title: what tables call the benchmark.
+        versions: of what the numbers depend on.
+        commit: of the code, with "+" if files were changed; None outside a checkout.
+        created: when it began.
+        format: of the files.
+        id: the same for the same settings.
     """
-    return {
-        "format": FORMAT,
-        "id": identity(what),
-        "status": "running",
-        "items": total,
-        "done": 0,
-        "failed": 0,
-        "what": what,
-        "defaults": defaults,
-        "scorers": scorers,
-        "versions": versions(),
-        "commit": commit(),
-        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-    }
 
+    settings: Mapping[str, Any]
+    defaults: Mapping[str, float]
+    items: int
+    done: int = 0
+    failed: int = 0
+    left_out: int = 0
+    status: str = "running"
+    scorers: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    candidates: str | None = None
+    data: str | None = None
+    title: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    commit: str | None = None
+    created: str = ""
+    format: int = FORMAT
+    id: str = ""
 
-def identity(what: dict[str, Any]) -> str:
-    """The same for the same settings."""
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:12]
+    def __post_init__(self) -> None:
+        if self.format not in READABLE:
+            raise RunError(f"it has format {self.format!r}, this version reads {READABLE}")
+        for name, kind in _KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise RunError(f"its {name!r} is {value!r:.60}")
+        if self.status not in STATUS:
+            raise RunError(f"its 'status' is {self.status!r}, not one of {', '.join(STATUS)}")
+        for name in NEEDED:
+            if name not in self.settings:
+                raise RunError(f"its settings have no {name!r}")
+        if not all(isinstance(self.defaults.get(name), (int, float)) for name in ("alpha", "lam")):
+            raise RunError(f"its 'defaults' are {dict(self.defaults)!r:.60}")
+        object.__setattr__(self, "id", self.id or identity(self.settings))
+        if self.id != identity(self.settings):
+            raise RunError(f"its id {self.id!r} is not that of its settings: was it edited?")
 
+    @classmethod
+    def begin(cls, **given: Any) -> Manifest:
+        """The manifest of a run that begins now, with the time and the code's commit."""
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        return cls(**given, commit=commit(), created=now)
 
-def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write it, whole or not at all."""
-    with replacing(folder / MANIFEST) as temporary:
-        temporary.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """The manifest of the run in a folder.
 
+        Raises:
+            RunError: there is none, or it cannot be read.
+        """
+        path = folder / MANIFEST
+        try:
+            data = json.loads(path.read_text("utf-8"))
+        except FileNotFoundError:
+            raise RunError(f"no run in {str(folder)!r}: there is no {MANIFEST}") from None
+        except (ValueError, RecursionError) as error:
+            raise RunError(f"{str(path)!r} is no manifest: {error}") from None
+        if not isinstance(data, dict):
+            raise RunError(f"{str(path)!r} is no manifest: it is {data!r:.60}")
+        try:
+            return cls(**_known(_upgraded(data)))
+        except (RunError, TypeError) as error:
+            raise RunError(f"{str(path)!r} is no manifest of ours: {error}") from None
 
-def check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to go on with a run of other settings; name the first that differs.
+    def write(self, folder: Path) -> None:
+        """Write it, whole or not at all."""
+        with replacing(folder / MANIFEST) as temporary:
+            temporary.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
-    Raises:
-        RunError: they differ.
-    """
-    if before.get("format") != FORMAT:
-        raise RunError(f"{str(folder)!r} has format {before.get('format')}, this is {FORMAT}")
-    old, new = before["what"], now["what"]
-    for key in sorted({*old, *new}):
-        if old.get(key) != new.get(key):
+    def check_same(self, folder: Path, now: Manifest) -> None:
+        """Refuse to go on with a run of other settings; name the first that differs.
+
+        Raises:
+            RunError: they differ.
+        """
+        if self.format != FORMAT:
             raise RunError(
-                f"{str(folder)!r} holds another run: its {key} is {json.dumps(old.get(key))}, "
-                f"not {json.dumps(new.get(key))}; use the same settings, or another --out"
+                f"{str(folder)!r} has format {self.format}: it can be read, but not gone on with; "
+                "use another --out"
             )
+        old, new = self.settings, now.settings
+        for key in sorted({*old, *new}):
+            if old.get(key) != new.get(key):
+                raise RunError(
+                    f"{str(folder)!r} holds another run: its {key} is {json.dumps(old.get(key))}, "
+                    f"not {json.dumps(new.get(key))}; use the same settings, or another --out"
+                )
+
+    def with_scorers(self, more: Mapping[str, Mapping[str, Any] | None]) -> Manifest:
+        """The same run, to record more scorers."""
+        return replace(self, scorers=dict(self.scorers) | dict(more), status="running")
 
 
-def versions() -> dict[str, str]:
-    """Of what the numbers depend on."""
+NEEDED = ("model", "benchmark", "split", "image")
+_KINDS: dict[str, Any] = {
+    "settings": Mapping,
+    "defaults": Mapping,
+    "scorers": Mapping,
+    "versions": Mapping,
+    "items": int,
+    "done": int,
+    "failed": int,
+    "left_out": int,
+    "id": str,
+    "created": str,
+    "commit": (str, type(None)),
+    "candidates": (str, type(None)),
+    "data": (str, type(None)),
+    "title": (str, type(None)),
+}
+
+
+def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
+    """Format 1 had other names."""
+    if data.get("format") != 1:
+        return data
+    data = dict(data)
+    data["settings"] = data.pop("what", None)
+    data["candidates"] = data.pop("source", None)
+    data["scorers"] = dict.fromkeys(data.get("scorers") or [])
+    return data
+
+
+def _known(data: dict[str, Any]) -> dict[str, Any]:
+    unknown = sorted(data.keys() - {one.name for one in fields(Manifest)})
+    if unknown:
+        raise RunError(f"it has an unknown {unknown[0]!r}")
+    return data
+
+
+def identity(settings: Mapping[str, Any]) -> str:
+    """The same for the same settings."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def versions(engine: Mapping[str, str]) -> dict[str, str]:
+    """Of what the numbers depend on; an engine names its own."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
     for package in PACKAGES:
         try:
             found[package] = version(package)
         except PackageNotFoundError:  # e.g. run from a checkout that is not installed
             found[package] = "unknown"
-    return found
+    return found | dict(engine)
 
 
 def commit() -> str | None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, cast
 
 from lookback.runs.layout import RunError
-from lookback.scores.registry import get_scorer
+from lookback.scores.base import get_scorer
 
 if TYPE_CHECKING:
     from lookback.benchmarks.base import Benchmark, Item
-    from lookback.engines.transformers import TransformersEngine
+    from lookback.engines import Engine
     from lookback.runs.run import Run
 
 IMAGES = ("own", "none", "random")
-WHOLE = 64 * 2**20  # weight files up to this size are hashed whole, larger ones by name and size
 
 
 @dataclass(frozen=True)
@@ -25,16 +22,18 @@ class Plan:
     """The settings of a run.
 
     Attributes:
-        benchmark, data, split, limit: which items; `data` is the folder of the benchmark's files.
-        judge: HallusionBench's judge, as `benchmarks.judge.get_judge` takes it.
-        model, revision, device, dtype: what answers, as `lookback.load` takes it; None for the
-            embedded model.
+        benchmark, data, split, limit: which items; `data` is the folder of the benchmark's files,
+            or the file of one's own.
+        judge: of a benchmark that has one, as `benchmarks.judge.get_judge` takes it.
+        model, engine, revision, device, dtype: what answers, as `lookback.load` takes it; a model
+            of None is the embedded one.
         n, temperature, top_p, max_new_tokens: how candidates are drawn.
         seed: of the drawing, and of the choice of random images.
         candidates: instead of drawing: a JSONL file of responses, or a run, whose candidates are
             taken token by token.
         image: which image they are scored with: "own"; "none"; "random", that of another item.
-        scorers: those to record that look again: "vauq", or "usc@5" for the first five.
+        source: what A_t is measured on, as an engine takes it.
+        scorers: those to record that need a model: "vauq", or "usc@5" for the first five.
     """
 
     benchmark: str
@@ -43,6 +42,7 @@ class Plan:
     limit: int | None = None
     judge: dict[str, Any] = field(default_factory=dict)
     model: str | None = None
+    engine: str = "transformers"
     revision: str | None = None
     device: str | None = None
     dtype: str | None = None
@@ -53,6 +53,7 @@ class Plan:
     seed: int = 42
     candidates: str | None = None
     image: str = "own"
+    source: str | None = None
     scorers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -69,28 +70,26 @@ class Plan:
         """A scorer's name as it is recorded: with @N exactly if the other candidates matter."""
         base, at, count = name.partition("@")
         scorer = get_scorer(base)
-        if not scorer.looks_again:
+        if scorer.from_signals:
             raise RunError(f"--scorers {name}: {base} is computed from signals, at any time")
         if at and not re.fullmatch(r"[1-9]\d*", count):
             raise RunError(f"--scorers {name}: write {base}@N with N a number of candidates")
-        return f"{base}@{count or self.n}" if scorer.together else base
+        return f"{base}@{count or self.n}" if scorer.joint else base
 
-    def load_engine(self) -> TransformersEngine:
+    def load_engine(self) -> Engine:
         """The model, loaded now."""
-        import transformers
+        from lookback.engines import load
 
-        from lookback.engines.transformers import load
-
-        transformers.logging.set_verbosity_error()
-        transformers.logging.disable_progress_bar()
-        return load(self.model, device=self.device, dtype=self.dtype, revision=self.revision)
+        given = {"device": self.device, "dtype": self.dtype, "revision": self.revision}
+        settings = {name: value for name, value in given.items() if value is not None}
+        return cast("Engine", load(self.model, engine=self.engine, quiet=True, **settings))
 
     def load_benchmark(self) -> Benchmark:
         """The benchmark, with its judge if it has one."""
-        from lookback.benchmarks.base import get_benchmark
+        from lookback.benchmarks.base import BENCHMARKS, get_benchmark
 
         settings: dict[str, Any] = {}
-        if self.benchmark == "hallusionbench":
+        if "judge" in BENCHMARKS.get(self.benchmark).settings:
             from lookback.benchmarks.judge import get_judge
 
             settings["judge"] = get_judge(**self.judge)
@@ -100,11 +99,14 @@ class Plan:
         """The items, in the split's order."""
         return list(benchmark.items(self.split or benchmark.default_split, self.limit))
 
-    def what(
-        self, engine: TransformersEngine, benchmark: Benchmark, source: dict[str, Any] | None
+    def settings(
+        self, engine: Engine, benchmark: Benchmark, candidates: dict[str, Any] | None
     ) -> dict[str, Any]:
         """All that decides the results, for the manifest."""
-        judge = getattr(benchmark, "judge", None)
+        from lookback.benchmarks.base import Fingerprinted, Judged
+
+        model = asdict(engine.identity())
+        del model["versions"]
         drawn = {
             "n": self.n,
             "temperature": self.temperature,
@@ -112,21 +114,17 @@ class Plan:
             "max_new_tokens": self.max_new_tokens,
             "seed": self.seed,
         }
-        return {
-            "model": engine.name,
-            "revision": getattr(engine.model.config, "_commit_hash", None) or self.revision,
-            "weights": fingerprint(Path(engine.model.name_or_path)),
-            "processor": type(engine.processor).__name__,
-            "dtype": str(engine.model.dtype).removeprefix("torch."),
-            "device": engine.model.device.type,
-            "benchmark": self.benchmark,
+        return model | {
+            "benchmark": benchmark.name,
             "split": self.split or benchmark.default_split,
             "limit": self.limit,
-            "judge": getattr(judge, "name", None),
-            "candidates": source,
-            "sampling": drawn if source is None else None,
+            "items": benchmark.fingerprint() if isinstance(benchmark, Fingerprinted) else None,
+            "judge": benchmark.judge_name() if isinstance(benchmark, Judged) else None,
+            "candidates": candidates,
+            "sampling": drawn if candidates is None else None,
             "image": self.image,
             "image_seed": self.seed if self.image == "random" else None,
+            "source": self.source,
         }
 
 
@@ -137,24 +135,11 @@ def settings_like(run: Run, model: str | None = None) -> dict[str, Any]:
         run: the other.
         model: another model, if one was named: revision and dtype are then its own.
     """
-    what = run.what
-    same = {key: what[key] for key in ("benchmark", "split", "limit")}
-    same |= {"data": run.manifest.get("data"), "model": None, "revision": None, "dtype": None}
+    settings = run.settings
+    same = {key: settings.get(key) for key in ("benchmark", "split", "limit", "source")}
+    same |= {"data": run.manifest.data, "model": None, "revision": None, "dtype": None}
+    same["engine"] = settings.get("engine", "transformers")
     if model is None:
-        same |= {"revision": what["revision"], "dtype": what["dtype"]}
+        same |= {"revision": settings["revision"], "dtype": settings["dtype"]}
         same["model"] = None if run.model == "embedded" else run.model
     return same
-
-
-def fingerprint(folder: Path) -> str | None:
-    """Of a model's files, the same for the same weights; None if it is in no folder."""
-    files = sorted([*folder.glob("*.safetensors"), *folder.glob("config.json")])
-    if not files or not folder.is_dir():
-        return None
-    found = hashlib.sha256()
-    for file in files:
-        size = file.stat().st_size
-        found.update(f"{file.name} {size}\n".encode())
-        if size <= WHOLE:
-            found.update(file.read_bytes())
-    return found.hexdigest()[:16]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,29 +25,23 @@ from lookback.runs.layout import (
     read_shard,
     read_table,
 )
+from lookback.runs.manifest import MANIFEST, Manifest
+from lookback.scores.base import SignalBatch, get_scorer
 from lookback.scores.formula import Array
-from lookback.scores.registry import SignalBatch, get_scorer
 from lookback.signals import SIGNALS, Candidate, Candidates, Signals
-
-MANIFEST = "manifest.json"
 
 
 class Run:
     """A folder that `lookback run` wrote.
 
     Items that failed have no candidates; everything below is about the others, in the split's
-    order, as arrays of shape (items, n): a row an item, its first n candidates. Where an item has
+    order, as arrays of shape (items, n): a row per item, its first n candidates. Where an item has
     fewer, and where a response is empty, scores are NaN; where it has fewer, so is quality.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        try:
-            self.manifest: dict[str, Any] = json.loads((self.path / MANIFEST).read_text("utf-8"))
-        except FileNotFoundError:
-            raise RunError(f"no run in {str(path)!r}: there is no {MANIFEST}") from None
-        except ValueError as error:
-            raise RunError(f"{str(self.path / MANIFEST)!r} is no manifest: {error}") from None
+        self.manifest = Manifest.read(self.path)
         self._signals: dict[str, Array] = {}
         self._scores: dict[tuple[Any, ...], Array] = {}
         self._recordings: dict[str, dict[int, dict[str, Any]]] = {}
@@ -58,59 +52,63 @@ class Run:
         return f"Run({self.model}, {self.benchmark}{seed}{image}, {str(self.path)!r})"
 
     @property
-    def what(self) -> dict[str, Any]:
-        """What was asked for: model, benchmark, split, n, sampling, seed, image."""
-        return dict(self.manifest["what"])
+    def settings(self) -> dict[str, Any]:
+        """What was asked for: model, benchmark, split, n, sampling, seed, image, source."""
+        return dict(self.manifest.settings)
 
     @property
     def id(self) -> str:
         """The same for the same settings."""
-        return str(self.manifest["id"])
+        return self.manifest.id
 
     @property
     def model(self) -> str:
         """What answered."""
-        return str(self.what["model"])
+        return str(self.settings["model"])
 
     @property
     def benchmark(self) -> str:
         """What was asked."""
-        return str(self.what["benchmark"])
+        return str(self.settings["benchmark"])
 
     @property
     def seed(self) -> int | None:
         """Of the sampling; None for candidates from elsewhere."""
-        return None if self.what.get("sampling") is None else int(self.what["sampling"]["seed"])
+        return (
+            None
+            if self.settings.get("sampling") is None
+            else int(self.settings["sampling"]["seed"])
+        )
 
     @property
     def image(self) -> str:
         """ "own", or for a control "none" or "random"."""
-        return str(self.what["image"])
+        return str(self.settings["image"])
 
     @property
     def controls(self) -> str | None:
         """The id of the run whose candidates this one scores again; None if it has its own."""
-        source = self.what.get("candidates") or {}
+        source = self.settings.get("candidates") or {}
         return source.get("run")
 
     @property
     def finished(self) -> bool:
         """Whether every item was tried."""
-        return bool(self.manifest["status"] == "finished")
+        return self.manifest.status == "finished"
 
     @property
     def defaults(self) -> dict[str, float]:
         """The model family's alpha and lam."""
-        return dict(self.manifest["defaults"])
+        return dict(self.manifest.defaults)
 
     @cached_property
     def items(self) -> pa.Table:
-        """A row an item, failed ones too."""
+        """A row per item, failed ones too."""
         return read_table(self.path, "items")
 
     @cached_property
     def head(self) -> pa.Table:
-        """A row a candidate, without its tokens and signals."""
+        """A row per candidate, without its tokens and signals."""
         return read_table(self.path, "candidates", HEAD_COLUMNS)
 
     @cached_property
@@ -171,7 +169,7 @@ class Run:
         return {name: self._signals[name] for name in names}
 
     def grid(self, values: Array | Sequence[float], n: int | None = None) -> Array:
-        """A number a candidate as an array of shape (items, n), NaN where there is none."""
+        """A number per candidate as an array of shape (items, n), NaN where there is none."""
         n = self.n if n is None else n
         full = np.full((len(self.sizes), self.n), np.nan)
         rows = np.repeat(np.arange(len(self.sizes)), self.sizes)
@@ -179,7 +177,10 @@ class Run:
         return full[:, :n]
 
     def quality(self, n: int | None = None) -> Array:
-        """(items, n): how good each response is by the benchmark's own measure, in [0, 1]."""
+        """(items, n): how good each response is by the benchmark's own measure, in [0, 1].
+
+        NaN where nothing tells, as in data of one's own without answers.
+        """
         return self.grid(_numbers(self.head["quality"]), n)
 
     def batch(self, n: int | None = None) -> SignalBatch:
@@ -201,16 +202,18 @@ class Run:
     def scores(self, scorer: str, n: int | None = None, **params: Any) -> Array:
         """(items, n): the scores of each item's first n candidates, higher is better.
 
-        Those of a scorer that looks again are read from the run.
+        Those of a scorer that needs a model are read from the run.
 
         Raises:
-            RunError: they were not recorded.
+            RunError: they were not recorded, or with other settings.
+            TypeError: it has no such setting.
         """
         n = self.n if n is None else min(n, self.n)
         found = get_scorer(scorer)
-        if found.looks_again:
-            return self._recorded(scorer, n)
-        of = n if found.together else self.n  # alone, a response has the same score among any n
+        if not found.from_signals:
+            found.check(params)
+            return self._recorded(scorer, n, params)
+        of = n if found.joint else self.n  # alone, a response has the same score among any n
         key = (scorer, of, tuple(sorted(params.items())))
         if key not in self._scores:
             values = np.full(len(self.index), np.nan)
@@ -225,10 +228,10 @@ class Run:
 
     def recording(self, scorer: str, n: int) -> str | None:
         """Under which name the scores of a scorer for the first n are recorded; None if nowhere."""
-        names = (f"{scorer}@{n}", *([] if get_scorer(scorer).together else [scorer]))
+        names = (f"{scorer}@{n}", *([] if get_scorer(scorer).joint else [scorer]))
         return next((name for name in names if name in self.recorded), None)
 
-    def _recorded(self, scorer: str, n: int) -> Array:
+    def _recorded(self, scorer: str, n: int, params: Mapping[str, Any]) -> Array:
         name = self.recording(scorer, n)
         if name is None:
             there = ", ".join(self.recorded) or "none"
@@ -236,6 +239,7 @@ class Run:
                 f"{self.path} has no {scorer} scores for N = {n} (recorded: {there}): run the same "
                 f"command again with --scorers {scorer}@{n}"
             )
+        self._check_recorded(name, params)
         rows = self._table_of(name)
         missing = [place for place in self.places.tolist() if place not in rows]
         if missing:
@@ -249,6 +253,18 @@ class Run:
             full[row, : len(values)] = [np.nan if v is None else v for v in values]
         return full[:, :n]
 
+    def _check_recorded(self, name: str, params: Mapping[str, Any]) -> None:
+        """Refuse settings that recorded scores were not made with."""
+        made = self.manifest.scorers.get(name)
+        if made is None:  # format 1 did not write them down: they were the scorer's own
+            made = get_scorer(name.partition("@")[0]).defaults
+        for key, value in params.items():
+            if json.loads(json.dumps(value, default=str)) != made[key]:
+                raise RunError(
+                    f"{self.path} has {name} scores made with {key} = {made[key]!r}, not "
+                    f"{value!r}: others need the model again, see Candidates.rank"
+                )
+
     def _table_of(self, name: str) -> dict[int, dict[str, Any]]:
         """The rows of a recorded scorer by the items' positions; read once."""
         if name not in self._recordings:
@@ -261,13 +277,14 @@ class Run:
         return sum(row["error"] is not None for row in self._table_of(name).values())
 
     def replies(self, name: str) -> list[list[str]]:
-        """What the model replied when it scored, an item; of a name in `recorded`."""
+        """What the model replied when it scored, a list per item; of a name in `recorded`."""
         return [row["replies"] for row in self._table_of(name).values()]
 
     def timings(self) -> list[dict[str, Any]]:
-        """What took how long: {"what": "sample" or a scorer, "item": ..., "ms": ...}."""
+        """What took how long: {"stage": "sample" or a scorer, "item": ..., "ms": ...}."""
         files = sorted((self.path / "timings").glob("*.json"))
-        return [row for file in files for row in json.loads(file.read_text("utf-8"))]
+        rows = [row for file in files for row in json.loads(file.read_text("utf-8"))]
+        return [{"stage": row["what"]} | row if "what" in row else row for row in rows]  # format 1
 
     def candidates(self, row: int) -> Candidates:
         """The candidates of one item, as an engine gave them, but without engine and image."""
@@ -293,7 +310,9 @@ class Run:
             np.array(about["prompt_ids"]),
             model=self.model,
             defaults=self.defaults,
-            sampling=self.what.get("sampling") or {},
+            sampling=self.settings.get("sampling") or {},
+            messages=json.loads(about["messages"] or "[]"),
+            source=json.loads(about["source"] or "null"),
         )
 
 

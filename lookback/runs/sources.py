@@ -1,4 +1,7 @@
-"""Where an item's candidates come from (the model, a file, a run), and which image is shown."""
+"""Where an item's candidates come from (the model, a file, a run), and which image is shown.
+
+(The *source* of candidates, here, is not the source that A_t is measured on.)
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,19 @@ import hashlib
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lookback.benchmarks.responses import read_line, response_of
+from lookback.conversations import NO_SOURCE, Conversation
+from lookback.engines import Ability
 from lookback.runs.layout import RunError
+from lookback.runs.manifest import MANIFEST
 from lookback.runs.plan import Plan
-from lookback.runs.run import MANIFEST, Run
+from lookback.runs.run import Run
 from lookback.signals import Candidate, Candidates, Signals
 
 if TYPE_CHECKING:
@@ -32,33 +38,37 @@ class Source(ABC):
     """Candidates for each item.
 
     Attributes:
-        what: its part of the run's identity; None if the model draws them.
+        identity: its part of the run's settings; None if the model draws them.
+        uses: what it asks of an engine.
     """
 
-    what: dict[str, Any] | None = None
+    identity: dict[str, Any] | None = None
+    uses: Ability = "score"
 
     def places(self, items: Sequence[Item]) -> list[int]:
         """The positions of the items that it has candidates for."""
         return list(range(len(items)))
 
     @abstractmethod
-    def candidates(self, engine: Engine, image: Any, place: int, item: Item) -> Candidates:
-        """An item's candidates with their signals under an image (None for none)."""
+    def candidates(self, engine: Engine, asked: Question, place: int, item: Item) -> Candidates:
+        """An item's candidates with their signals, asked with the images of `asked`."""
 
 
 class Drawn(Source):
     """The model draws them; each item has a seed of its own, each candidate a random stream."""
 
+    uses: Ability = "sample"
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
 
-    def candidates(self, engine: Engine, image: Any, place: int, item: Item) -> Candidates:
+    def candidates(self, engine: Engine, asked: Question, place: int, item: Item) -> Candidates:
         """Draw them."""
         plan = self.plan
         return engine.sample(
-            image,
-            item.question,
-            plan.n,
+            messages=asked.conversation.messages(),
+            source=asked.source,
+            n=plan.n,
             temperature=plan.temperature,
             top_p=plan.top_p,
             max_new_tokens=plan.max_new_tokens,
@@ -67,7 +77,7 @@ class Drawn(Source):
 
 
 class FromFile(Source):
-    """Responses of any other engine: {"id": ..., "responses": [...]} or "response" a line.
+    """Responses of any other engine: {"id": ..., "responses": [...]} or "response" per line.
 
     Lines with one response each may repeat an id; they are taken in order.
     """
@@ -75,7 +85,7 @@ class FromFile(Source):
     def __init__(self, path: Path) -> None:
         self.path = path
         data = path.read_bytes()
-        self.what = {"sha256": hashlib.sha256(data).hexdigest()}
+        self.identity = {"sha256": hashlib.sha256(data).hexdigest()}
         self.responses: dict[str, list[str]] = {}
         for number, line in enumerate(data.decode("utf-8-sig").split("\n"), start=1):
             if line.strip():
@@ -98,10 +108,10 @@ class FromFile(Source):
             )
         return sorted({known[name] for name in self.responses})
 
-    def candidates(self, engine: Engine, image: Any, place: int, item: Item) -> Candidates:
+    def candidates(self, engine: Engine, asked: Question, place: int, item: Item) -> Candidates:
         """Score them, with one prefill."""
         names = [name for name in (item.id, *item.aliases) if name in self.responses]
-        return scored(engine, image, item.question, [t for n in names for t in self.responses[n]])
+        return scored(engine, asked, [t for n in names for t in self.responses[n]])
 
 
 class FromRun(Source):
@@ -111,18 +121,18 @@ class FromRun(Source):
         self.run = Run(path)
         if not self.run.finished:
             raise RunError(f"{str(path)!r} is not finished: run its command again first")
-        self.what = {"run": self.run.id}
+        self.identity = {"run": self.run.id}
         self.rows = {int(place): row for row, place in enumerate(self.run.places)}
 
     def places(self, items: Sequence[Item]) -> list[int]:
         """Of the items that have candidates there."""
         return sorted(self.rows)
 
-    def candidates(self, engine: Engine, image: Any, place: int, item: Item) -> Candidates:
+    def candidates(self, engine: Engine, asked: Question, place: int, item: Item) -> Candidates:
         """Score them, with one prefill."""
         given = self.run.candidates(self.rows[place])
-        same = self.run.model == getattr(engine, "name", None)
-        return scored(engine, image, item.question, [c if same else c.text for c in given])
+        same = self.run.model == engine.name
+        return scored(engine, asked, [c if same else c.text for c in given])
 
 
 def get_source(plan: Plan) -> Source:
@@ -141,15 +151,15 @@ def get_source(plan: Plan) -> Source:
     return FromFile(path)
 
 
-def scored(
-    engine: Engine, image: Any, question: str, responses: Sequence[str | Candidate]
-) -> Candidates:
+def scored(engine: Engine, asked: Question, responses: Sequence[str | Candidate]) -> Candidates:
     """Given responses with their signals; an empty one stays, with none."""
     empty = [not (r.strip() if isinstance(r, str) else len(r.signals)) for r in responses]
     filled = [r for r, none in zip(responses, empty, strict=True) if not none]
     if not filled:
         raise ValueError(f"all {len(responses)} responses are empty: there is nothing to score")
-    found = engine.score(image, question, filled)
+    found = engine.score(
+        messages=asked.conversation.messages(), source=asked.source, responses=filled
+    )
     recorded = iter(found)
     items = []
     for index, (response, none) in enumerate(zip(responses, empty, strict=True)):
@@ -160,31 +170,62 @@ def scored(
     return replace(found, items=tuple(items))
 
 
-class Images:
-    """Which image each item is asked about."""
+@dataclass(frozen=True)
+class Question:
+    """What the model is shown and asked.
+
+    Attributes:
+        conversation: with its images.
+        source: what A_t is measured on.
+        image: the id of the item that the images belong to; None for none.
+    """
+
+    conversation: Conversation
+    source: str | None
+    image: str | None
+
+
+class Questions:
+    """What is asked about each item, and with which image."""
 
     def __init__(self, plan: Plan, items: Sequence[Item], places: Sequence[int]) -> None:
-        self.mode, self.seed, self.items, self.places = plan.image, plan.seed, items, places
+        self.mode, self.seed, self.source = plan.image, plan.seed, plan.source
+        self.items, self.places = items, places
 
-    def of(self, place: int) -> tuple[Image | None, str | None]:
-        """The image and the id of the item that it belongs to; None and None for no image.
+    def of(self, place: int) -> Question:
+        """The question of the item at a position of the split.
 
         A random one is that of another of the items in `places` (an item that failed may have an
         image that cannot be read); one that looks the same, as when two questions are about one
         picture, is drawn again.
         """
         item = self.items[place]
-        own = None if self.mode == "none" else item.image
-        if own is None:  # so is the image of a question that is asked without one
-            return None, None
+        if self.mode == "none" and item.messages is None:  # its image need not be readable
+            return self._question(Conversation.of(None, item.question), None)
+        own = item.conversation
+        if self.mode == "none":
+            own = own.with_images(None)
+        if not own.parts("image") and not own.parts("video"):
+            return self._question(own, None)
         if self.mode == "own":
-            return own, item.id
+            return self._question(own, item.id)
+        images, other = self._random(item)
+        return self._question(own.with_images(images), other)
+
+    def _question(self, conversation: Conversation, image: str | None) -> Question:
+        """Without image and marked text there is nothing to look at, and that is known."""
+        blind = image is None and not any(part.source for part in conversation.parts("text"))
+        return Question(conversation, NO_SOURCE if blind else self.source, image)
+
+    def _random(self, item: Item) -> tuple[list[Image], str]:
+        """The images of another item, and its id."""
+        own = item.conversation.images
         rng = np.random.default_rng([self.seed, zlib.crc32(item.id.encode())])
         for _ in range(100):
             other = self.items[self.places[int(rng.integers(len(self.places)))]]
-            image = other.image if other.id != item.id else None
-            if image is not None and not _same(own, image):
-                return image, other.id
+            images = other.conversation.images if other.id != item.id else []
+            if images and not _same(own[0], images[0]):
+                return images, other.id
         raise RunError("100 random images were all the item's own: are there others?")
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from lookback.engines import Progress
 from lookback.runs.layout import SHARD, RunError, lock, read_shard, read_table, shard_path
-from lookback.runs.manifest import check_same, new_manifest, versions, write_manifest
+from lookback.runs.manifest import MANIFEST, Manifest, versions
 from lookback.runs.plan import Plan
-from lookback.runs.run import MANIFEST, Run
+from lookback.runs.run import Run
 from lookback.runs.work import Worker
+from lookback.scores.base import get_scorer
 
 BYTES_A_TOKEN = 21  # measured on sampled runs: 4 signals of 4 bytes, ids and words
 
@@ -123,21 +124,25 @@ def estimate(plan: Plan, workers: int = 1, tries: int = 3) -> Estimate:
 
 def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None]) -> Plan:
     """Write the manifest, or compare with the one that is there; the plan with all its scorers."""
-    family = worker.engine.family
-    what = plan.what(worker.engine, worker.benchmark, worker.source.what)
-    defaults = {"alpha": family.alpha, "lam": family.lam}
-    manifest = new_manifest(what, defaults, list(plan.scorers), len(worker.places))
-    manifest["source"] = plan.candidates
-    manifest["data"] = plan.data
+    engine, benchmark = worker.engine, worker.benchmark
+    manifest = Manifest.begin(
+        settings=plan.settings(engine, benchmark, worker.source.identity),
+        defaults=engine.family.defaults,
+        items=len(worker.places),
+        scorers={name: get_scorer(name.partition("@")[0]).defaults for name in plan.scorers},
+        candidates=plan.candidates,
+        data=plan.data,
+        title=benchmark.title,
+        versions=versions(engine.identity().versions),
+    )
     if (folder / MANIFEST).exists():
-        before = Run(folder).manifest
-        check_same(folder, before, manifest)
-        if before["versions"] != versions():
+        before = Manifest.read(folder)
+        before.check_same(folder, manifest)
+        if before.versions != manifest.versions:
             say("other versions than when this run began: see its manifest")
-        scorers = [*dict.fromkeys([*before["scorers"], *plan.scorers])]
-        manifest = before | {"scorers": scorers, "status": "running"}
-    write_manifest(folder, manifest)
-    return replace(plan, scorers=tuple(manifest["scorers"]))
+        manifest = before.with_scorers(manifest.scorers)
+    manifest.write(folder)
+    return replace(plan, scorers=tuple(manifest.scorers))
 
 
 def _work(plan: Plan, folder: Path, worker: Worker, workers: int, progress: Progress | None) -> int:
@@ -165,7 +170,7 @@ def _work(plan: Plan, folder: Path, worker: Worker, workers: int, progress: Prog
     else:
         from lookback.runs.workers import work_together
 
-        worker.engine = None  # each process loads its own
+        del worker.engine  # each process loads its own
         work_together(plan, folder, todo, min(workers, len(todo)), report)
     return done - before
 
@@ -177,13 +182,11 @@ def _finish(folder: Path, worked: int) -> Summary:
     run = Run(folder)
     failed = [(row["id"], row["error"]) for row in items if row["error"]]
     broken = len(failed)
-    for name in run.manifest["scorers"]:
+    for name in run.manifest.scorers:
         for row in read_table(folder, f"scores/{name}", ("item", "error")).to_pylist():
             if row["error"]:
                 failed.append((names[row["item"]], f"{name}: {row['error']}"))
-    write_manifest(
-        folder, run.manifest | {"status": "finished", "done": len(items), "failed": broken}
-    )
+    replace(run.manifest, status="finished", done=len(items), failed=broken).write(folder)
     return Summary(Run(folder), len(items), failed, worked)
 
 

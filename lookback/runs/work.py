@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from lookback.engines import require
 from lookback.runs.layout import (
     SHARD,
     TOKEN_COLUMNS,
@@ -19,11 +20,12 @@ from lookback.runs.layout import (
     write_shard,
 )
 from lookback.runs.run import Run
-from lookback.runs.sources import Images, get_source
-from lookback.scores.registry import get_scorer
+from lookback.runs.sources import Questions, get_source
+from lookback.scores.base import get_scorer
 from lookback.signals import Asked, Candidates
 
 if TYPE_CHECKING:
+    from lookback.conversations import Images, Messages
     from lookback.engines import Engine
     from lookback.runs.plan import Plan
 
@@ -34,14 +36,18 @@ Report = Callable[[str, int, "str | None"], None]
 class Worker:
     """A loaded model with the benchmark's items, ready to work on any shard."""
 
-    def __init__(self, plan: Plan, folder: Path, engine: Any = None) -> None:
+    def __init__(self, plan: Plan, folder: Path) -> None:
         self.folder, self.plan = folder, plan
-        self.engine = engine or plan.load_engine()
+        self.engine: Engine = plan.load_engine()
         self.benchmark = plan.load_benchmark()
         self.items = plan.items(self.benchmark)
         self.source = get_source(plan)
         self.places = self.source.places(self.items)
-        self.images = Images(plan, self.items, self.places)
+        self.questions = Questions(plan, self.items, self.places)
+        require(self.engine, [self.source.uses], "this run")
+        for name in plan.scorers:
+            base = name.partition("@")[0]
+            require(self.engine, get_scorer(base).uses, f"scorer {base!r}")
 
     @property
     def shards(self) -> list[int]:
@@ -77,6 +83,8 @@ class Worker:
             "item": place,
             "id": item.id,
             "question": item.question,
+            "messages": None,
+            "source": None,
             "truth": json.dumps(item.truth, ensure_ascii=False, sort_keys=True),
             "image": None,
             "prompt_ids": None,
@@ -84,9 +92,13 @@ class Worker:
         }
         began, candidates = time.perf_counter(), None
         try:
-            image, head["image"] = self.images.of(place)
-            candidates = self.source.candidates(self.engine, image, place, item)
+            question = self.questions.of(place)
+            head["image"] = question.image
+            candidates = self.source.candidates(self.engine, question, place, item)
             head["prompt_ids"] = candidates.prompt_ids.tolist()
+            head["messages"] = json.dumps(candidates.messages, ensure_ascii=False)
+            if candidates.source is not None:
+                head["source"] = json.dumps(candidates.source)
         except Exception as error:
             head["error"] = _message(error)
         return head, candidates, _timing("sample", place, len(candidates or ()), began)
@@ -140,8 +152,8 @@ class Worker:
         first = candidates[: int(count) if count else None]
         began = time.perf_counter()
         try:
-            image, _ = self.images.of(place)
-            asked = replace(first, asked=Asked(cast("Engine", engine), image))
+            question = self.questions.of(place)
+            asked = replace(first, asked=Asked(cast("Engine", engine), question.conversation))
             values = get_scorer(base).of_candidates(asked, {}).tolist()
             row["scores"] = [None if math.isnan(value) else value for value in values]
             row["replies"] = engine.replies
@@ -159,23 +171,30 @@ class Worker:
 class Listening:
     """An engine that remembers what it replied."""
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.replies: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def ask(self, *args: Any, **settings: Any) -> list[str]:
+    def generate(
+        self,
+        image: Images = None,
+        prompts: str | Sequence[str] | None = None,
+        *,
+        messages: Messages | None = None,
+        **settings: Any,
+    ) -> list[str]:
         """As the engine's."""
-        replies: list[str] = self._engine.ask(*args, **settings)
+        replies = self._engine.generate(image, prompts, messages=messages, **settings)
         self.replies += replies
         return replies
 
 
 def _timing(stage: str, place: int, responses: int, began: float) -> dict[str, Any]:
     took = 1000 * (time.perf_counter() - began)
-    return {"what": stage, "item": place, "responses": responses, "ms": round(took, 3)}
+    return {"stage": stage, "item": place, "responses": responses, "ms": round(took, 3)}
 
 
 def _message(error: Exception) -> str:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from lookback.runs.work import Report
 
 
+THREADS_VARIABLE = "OMP_NUM_THREADS"
+
+
 def work_together(
     plan: Plan, folder: Path, shards: list[int], workers: int, report: Report
 ) -> None:
@@ -33,11 +36,17 @@ def work_together(
     for shard in shards:
         todo.put(shard)
     threads = max(1, (os.cpu_count() or 1) // workers)
-    arguments = (plan, folder, threads, os.getpid(), todo, done)
+    arguments = (plan, folder, os.getpid(), todo, done)
     processes = [context.Process(target=_work, args=arguments, daemon=True) for _ in range(workers)]
+    before = os.environ.get(THREADS_VARIABLE)
+    os.environ[THREADS_VARIABLE] = str(threads)  # read by whatever library computes there
     for process in processes:
         todo.put(None)  # the end, for each
         process.start()
+    if before is None:
+        del os.environ[THREADS_VARIABLE]
+    else:
+        os.environ[THREADS_VARIABLE] = before
     try:
         working = workers
         while working:
@@ -64,13 +73,10 @@ def work_together(
             process.join()
 
 
-def _work(plan: Plan, folder: Path, threads: int, parent: int, todo: Any, done: Any) -> None:
+def _work(plan: Plan, folder: Path, parent: int, todo: Any, done: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops us
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
     try:
-        import torch
-
-        torch.set_num_threads(threads)
         from lookback.runs.work import Worker
 
         worker = Worker(plan, folder)

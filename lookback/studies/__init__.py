@@ -1,1 +1,5 @@
-"""The paper's tables and figures, one a file: runs in; numbers, tables and a figure out."""
+"""One table or figure of the paper per file, from recorded runs alone."""
+
+from lookback.studies.base import Result, Runs, StudyError, get_study, study
+
+__all__ = ["Result", "Runs", "StudyError", "get_study", "study"]

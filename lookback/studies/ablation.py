@@ -45,7 +45,7 @@ def sweep(
     rows = np.repeat(np.arange(len(run.sizes)), run.sizes)
     if filled.any():
         scores[rows[filled], run.index[filled]] = lookback_scores(
-            run.signal("log_prob"), run.signal("lookback"), run.lengths[filled], alphas, lams
+            run.signal("log_prob"), run.signal("visual_lookback"), run.lengths[filled], alphas, lams
         )
     quality = run.quality()
     items = np.arange(len(quality))[:, None, None]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from lookback.runs import Run
+from lookback.scores.base import scorers
 from lookback.scores.formula import Array
-from lookback.scores.registry import scorers
 from lookback.studies.selection import (
     METHODS,
     OTHERS,

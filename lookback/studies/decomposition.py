@@ -67,7 +67,7 @@ def decomposition(runs: Runs, responses: int = 5000) -> Result:
 def swapped(pair: Pair) -> dict[str, Array]:
     """(items, n) for each of `SWAPS`: LookBack with its factors from the one or the other image."""
     lengths = pair.run.lengths[pair.candidates]
-    log_prob, a = pair.signal("log_prob"), pair.signal("lookback")
+    log_prob, a = pair.signal("log_prob"), pair.signal("visual_lookback")
     alpha, lam = pair.run.defaults["alpha"], pair.run.defaults["lam"]
     found, filled = {}, lengths > 0
     for name, (first, second) in SWAPS.items():

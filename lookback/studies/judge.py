@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lookback.runs import Run
-from lookback.scores.prompts import judge_choice, usc_choice
+from lookback.scores.asking import judge_choice, usc_choice
 from lookback.studies.base import Result, Runs, StudyError, study
 from lookback.studies.plots import COLORS, Dots, dots
 from lookback.studies.selection import (

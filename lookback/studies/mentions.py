@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lookback.benchmarks.base import BENCHMARKS, Item, get_benchmark
+from lookback.benchmarks.base import BENCHMARKS, Item, Mentioning, Preparing, get_benchmark
 from lookback.runs import Run
 from lookback.studies.distributions import auc
 from lookback.studies.pairs import Pair
 from lookback.studies.words import drawn, pieces, token_ranges, word_means
 
-FACTORS = {"A": "lookback", "log p": "log_prob"}
+FACTORS = {"A": "visual_lookback", "log p": "log_prob"}
 
 
 class Mentions(NamedTuple):
@@ -37,9 +37,9 @@ class Mentions(NamedTuple):
 
 def teller(run: Run) -> Any:
     """The run's benchmark if it can tell right mentions from wrong ones, else None."""
-    known = run.benchmark in BENCHMARKS
-    benchmark = get_benchmark(run.benchmark, run.manifest.get("data")) if known else None
-    return benchmark if hasattr(benchmark, "mentions") else None
+    known = run.benchmark in BENCHMARKS.names()
+    benchmark = get_benchmark(run.benchmark, run.manifest.data) if known else None
+    return benchmark if isinstance(benchmark, Mentioning) else None
 
 
 def mentions(run: Run, benchmark: Any, candidates: NDArray[np.intp], most: int) -> Mentions:
@@ -55,7 +55,7 @@ def mentions(run: Run, benchmark: Any, candidates: NDArray[np.intp], most: int) 
     items, places = _items(run), run.head["item"].to_numpy()
     asked = [(int(places[i]), run.texts[i]) for i in candidates[read]]
     distinct = list(dict.fromkeys(asked))
-    if hasattr(benchmark, "prepare"):  # reading many together is faster
+    if isinstance(benchmark, Preparing):  # reading many together is faster
         benchmark.prepare([items[place] for place, _ in distinct], [text for _, text in distinct])
     found = {(place, text): benchmark.mentions(items[place], text) for place, text in distinct}
     spans = [(i, a, b) for i, key in zip(read, asked, strict=True) for a, b, _ in found[key]]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lookback.runs import Run
-from lookback.scores.registry import get_scorer
+from lookback.scores.base import get_scorer
 from lookback.signals import Candidates
 from lookback.studies.base import Result, Runs, StudyError, study
 from lookback.studies.plots import COLORS, tiles
@@ -60,15 +60,15 @@ def _recorded(run: Run) -> dict[str, list[float]]:
     """Of each recorded scorer the milliseconds a response, an item each."""
     found: dict[str, list[float]] = {name: [] for name in run.recorded}
     for row in run.timings():
-        if row["what"] in found and row["responses"]:
-            found[row["what"]].append(row["ms"] / row["responses"])
+        if row["stage"] in found and row["responses"]:
+            found[row["stage"]].append(row["ms"] / row["responses"])
     return {name: values for name, values in found.items() if values}
 
 
 def _measured(run: Run, items: int) -> dict[str, list[float]]:
     """The same, now, of each scorer that is arithmetic on signals."""
     some = [run.candidates(row) for row in range(min(items, len(run.places)))]
-    names = [m for m in NAMES if m != "random" and not get_scorer(m).looks_again]
+    names = [m for m in NAMES if m != "random" and get_scorer(m).from_signals]
     for name in names:
         some[0].scores(name)  # the first call loads and warms what the others need not
     # All scorers on an item, then the next: what else the machine does hits them alike.

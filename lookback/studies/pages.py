@@ -30,7 +30,7 @@ h2 { font-size: 1rem; }
 def images(run: Run) -> Callable[[int], Image | str]:
     """Gives the image of the item at a position of the split, or says why there is none."""
     try:
-        items = get_benchmark(run.benchmark, run.manifest.get("data")).items(str(run.what["split"]))
+        items = get_benchmark(run.benchmark, run.manifest.data).items(str(run.settings["split"]))
     except (OSError, ValueError, ImportError) as error:
         reason = str(error)
         return lambda place: reason

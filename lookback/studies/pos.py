@@ -24,7 +24,7 @@ TEXTUAL = ("AUX", "DET", "PRON", "CCONJ", "SCONJ")
 TAGS = (*VISUAL, "VERB", "ADV", "INTJ", "ADP", "PART", *TEXTUAL)
 """All that count as words; PUNCT, SPACE, SYM and X do not."""
 SETS = {"visual set": VISUAL, "textual set": TEXTUAL}
-SIGNALS = {"A": "lookback", "SC": "self_certainty"}
+SIGNALS = {"A": "visual_lookback", "SC": "self_certainty"}
 
 
 @study("pos", paper="fig:motivation_pos, fig:appendix_pos")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from lookback.runs import Run
+from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
-from lookback.scores.registry import get_scorer
 from lookback.studies.base import Result, Runs, study
 from lookback.studies.plots import COLORS, tiles
 from lookback.studies.selection import (
@@ -51,7 +51,7 @@ def outcomes(run: Run, method: str, budgets: Sequence[int], **params: Any) -> di
 
     Scores that do not depend on the other candidates are made or read once, for all N.
     """
-    if get_scorer(method).together or not has(run, method, run.n):
+    if get_scorer(method).joint or not has(run, method, run.n):
         return {n: outcome(run, method, n, **params) for n in budgets if has(run, method, n)}
     scores, quality = run.scores(method, **params), run.quality()
     return {n: picked(scores[:, :n], quality[:, :n]) for n in budgets if n <= run.n}

@@ -60,8 +60,8 @@ def _groups(runs: Runs, n: int) -> list[list[Run]]:
 
 def _settings(run: Run) -> str:
     """All that decides a run's results, but the seed and the number of candidates."""
-    sampling = {k: v for k, v in run.what["sampling"].items() if k not in ("n", "seed")}
-    return json.dumps(run.what | {"sampling": sampling}, sort_keys=True)
+    sampling = {k: v for k, v in run.settings["sampling"].items() if k not in ("n", "seed")}
+    return json.dumps(run.settings | {"sampling": sampling}, sort_keys=True)
 
 
 def _rows(group: list[Run], method: str, n: int) -> list[dict[str, Any]]:

@@ -86,9 +86,9 @@ def outcome(run: Run, method: str, n: int, **params: float) -> Array:
 
 def has(run: Run, method: str, n: int) -> bool:
     """Whether a run has what a method needs for the first n candidates."""
-    from lookback.scores.registry import get_scorer
+    from lookback.scores.base import get_scorer
 
-    if method in ("random", "oracle") or not get_scorer(method).looks_again:
+    if method in ("random", "oracle") or get_scorer(method).from_signals:
         return n <= run.n
     return n <= run.n and run.recording(method, n) is not None
 

@@ -104,7 +104,7 @@ def _responses(run: Run, row: int, most: int) -> tuple[list[Response], list[dict
         ranks = [f"{name} {1 + int((v > v[index]).sum())}" for name, v in scores.items()]
         about = f"picked by {by} · quality {quality[index]:.2f} · rank of {len(candidates)}: "
         values = _token_rows(one, run.defaults)
-        shaded = {"SC": "self_certainty", "A": "lookback", "LookBack": "exp_token_score"}
+        shaded = {"SC": "self_certainty", "A": "visual_lookback", "LookBack": "exp_token_score"}
         columns = {name: np.array([v[key] for v in values]) for name, key in shaded.items()}
         responses.append(Response(about + ", ".join(ranks), one.tokens, columns))
         head = {"candidate": index, "picked_by": by, "quality": float(quality[index])}
@@ -114,9 +114,9 @@ def _responses(run: Run, row: int, most: int) -> tuple[list[Response], list[dict
 
 def _token_rows(one: Candidate, defaults: dict[str, float]) -> list[dict[str, Any]]:
     """Everything about each token."""
-    score = token_scores(one.log_prob, one.lookback, defaults["alpha"])
-    weight = relevance(one.lookback, defaults["lam"])
-    numbers: dict[str, Any] = {"log_prob": one.log_prob, "lookback": one.lookback}
+    score = token_scores(one.log_prob, one.visual_lookback, defaults["alpha"])
+    weight = relevance(one.visual_lookback, defaults["lam"])
+    numbers: dict[str, Any] = {"log_prob": one.log_prob, "visual_lookback": one.visual_lookback}
     numbers |= {"self_certainty": one.self_certainty, "token_score": score}
     numbers |= {"exp_token_score": np.exp(score), "relevance": weight}
     return [

@@ -80,13 +80,13 @@ def test_nouns_are_lemmas_that_the_relations_have(amber):
     ],
 )
 def test_judgements_by_hand(amber, response, kept, wrong, made_up, covered):
-    judged = amber.judge(amber.items()[0], response)
+    judged = amber.judgement(amber.items()[0], response)
     assert (judged.kept, judged.wrong, judged.made_up) == (kept, wrong, made_up)
     assert judged.covered == covered
 
 
 def test_of_equal_truths_the_first_is_covered(amber):
-    assert amber.judge(amber.items()[1], "Boats. A boat.").covered == {1}
+    assert amber.judgement(amber.items()[1], "Boats. A boat.").covered == {1}
 
 
 def test_one_score_by_hand(amber):
@@ -133,11 +133,11 @@ def with_vectors(folder, monkeypatch):
 
 def test_with_vectors_a_close_noun_is_right(with_vectors):
     first = with_vectors.items()[0]
-    judged = with_vectors.judge(first, "A television.")
+    judged = with_vectors.judgement(first, "A television.")
     assert (judged.wrong, judged.covered) == (0, {1})  # close to the dog
-    judged = with_vectors.judge(first, "A boat.")
+    judged = with_vectors.judgement(first, "A boat.")
     assert (judged.wrong, judged.made_up, judged.fooled) == (1, 1, {1})  # close to the sea
-    judged = with_vectors.judge(first, "A cloud.")
+    judged = with_vectors.judgement(first, "A cloud.")
     assert (judged.wrong, judged.made_up, judged.fooled) == (1, 1, {0})
     with_vectors.aggregate([first], ["A dog."])
     assert with_vectors.notes[0].startswith("word-vector similarity is on, with the vectors of en_")

@@ -8,7 +8,7 @@ from lookback.benchmarks import GENERATED, Item, get_benchmark
 from lookback.benchmarks.scenes.questions import KINDS
 from lookback.benchmarks.scenes.vqa import SHORT_HINT
 
-VQA, CAPTION, AMBER, PAIRS = (get_benchmark(name) for name in GENERATED)
+VQA, CAPTION, PAIRS, AMBER = (get_benchmark(name) for name in GENERATED)
 
 
 def item(truth):

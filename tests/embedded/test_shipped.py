@@ -89,7 +89,7 @@ def test_most_of_what_is_sampled_is_spelled_as_the_tokenizer_spells_it(lb):
     ]
     assert len(same) >= 8
     for a, b in same:
-        np.testing.assert_allclose(a.lookback, b.lookback, atol=1e-5)
+        np.testing.assert_allclose(a.visual_lookback, b.visual_lookback, atol=1e-5)
 
 
 def test_the_dual_encoder_finds_the_description_of_a_picture():

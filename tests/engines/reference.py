@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from lookback.conversations import Conversation
 from lookback.engines.transformers.support import decoder_configs
 from lookback.families import image_token_id
 
@@ -16,6 +17,17 @@ def noise(seed=0, size=(48, 40)):
     """A picture of coloured noise."""
     pixels = np.random.default_rng(seed).integers(0, 256, (*size, 3), dtype=np.uint8)
     return Image.fromarray(pixels)
+
+
+def inputs_of(lb, image, question=QUESTION):
+    """What a model is given for an image (or none) and a question."""
+    source = "none" if image is None else None
+    return lb._inputs(Conversation.of(image, question), source)[0]
+
+
+def prefill(decoder, inputs):
+    """A prompt's pass with every image token as the source."""
+    return decoder.prefill(inputs, inputs["input_ids"][0] == decoder.image_token)
 
 
 @contextmanager
@@ -51,18 +63,22 @@ def eager_maps(model, full):
     return out.logits[0], [m[0] for m in out.attentions if m is not None]
 
 
-def eager_signals(model, inputs, response):
-    """log p, self-certainty, entropy and A_t of a response, from maps, in float64.
+def eager_signals(model, inputs, response, source=None):
+    """log p, A_t, self-certainty and entropy of a response, from maps, in float64.
 
-    The row that predicts token t is position P + t - 1: the row before the token's own.
+    The row that predicts token t is position P + t - 1: the row before the token's own. `source`
+    marks the prompt's tokens that count; by default its image tokens.
     """
     prompt = inputs["input_ids"].shape[1]
     full = whole(model, inputs, response)
     logits, maps = eager_maps(model, full)
-    vision = full["input_ids"][0] == image_token_id(model.config)
+    if source is None:
+        source = inputs["input_ids"][0] == image_token_id(model.config)
+    columns = source.nonzero()[:, 0]
     rows = slice(prompt - 1, prompt - 1 + len(response))
-    mass = torch.cat([m[:, rows][..., vision].sum(-1) for m in maps]).double().mean(0)
-    return np.stack([*token_signals(logits[rows], response), mass])
+    mass = torch.cat([m[:, rows][..., columns].sum(-1) for m in maps]).double().mean(0)
+    log_prob, *spread = token_signals(logits[rows], response)
+    return np.stack([log_prob, mass, *spread])
 
 
 def token_signals(logits, response):

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from engines.reference import QUESTION, eager_signals, noise
+from engines.reference import QUESTION, eager_signals, inputs_of, noise, prefill
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from zoo import build
 
@@ -20,7 +20,7 @@ RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52], [60, 61, 62, 63, 
 def setup(name, images=1):
     zoo = build(name)
     lb = lookback.load(zoo.model, zoo.processor)
-    inputs = lb._inputs([noise(i) for i in range(images)] or None, QUESTION)
+    inputs = inputs_of(lb, [noise(i) for i in range(images)] or None, QUESTION)
     return zoo.model, Decoder(zoo.model), inputs
 
 
@@ -29,16 +29,16 @@ def setup(name, images=1):
 def test_small_batches_and_pieces_change_nothing(name, rows):
     """A budget of one row scores token by token; of five, long responses come in pieces."""
     _, decoder, inputs = setup(name)
-    whole = decoder.score(decoder.prefill(inputs), RESPONSES)
+    whole = decoder.score(prefill(decoder, inputs), RESPONSES)
     decoder.batch_rows = rows
-    pieces = decoder.score(decoder.prefill(inputs), RESPONSES)
+    pieces = decoder.score(prefill(decoder, inputs), RESPONSES)
     for a, b in zip(whole, pieces, strict=True):
         np.testing.assert_allclose(a.signals, b.signals, atol=1e-5, rtol=1e-5)
 
 
 def test_a_response_does_not_depend_on_the_others():
     _, decoder, inputs = setup("llava")
-    prefix = decoder.prefill(inputs)
+    prefix = prefill(decoder, inputs)
     together = decoder.score(prefix, RESPONSES)
     for response, found in zip(RESPONSES, together, strict=True):
         alone = decoder.score(prefix, [response])[0]
@@ -53,7 +53,7 @@ def test_several_images(name):
     image = decoder.image_token
     assert (inputs["input_ids"] == image).sum() == 2 * (one["input_ids"] == image).sum()
     for found, response in zip(
-        decoder.score(decoder.prefill(inputs), RESPONSES), RESPONSES, strict=True
+        decoder.score(prefill(decoder, inputs), RESPONSES), RESPONSES, strict=True
     ):
         expected = eager_signals(model, inputs, response)
         np.testing.assert_allclose(found.signals, expected, atol=1e-5, rtol=1e-5)
@@ -63,12 +63,12 @@ def test_a_window_that_cuts_through_the_image():
     """After a short question, the sliding layers see some of the vision tokens and not others."""
     zoo = build("gemma3")
     lb = lookback.load(zoo.model, zoo.processor)
-    decoder, inputs = Decoder(zoo.model), lb._inputs(noise(), "a")
+    decoder, inputs = Decoder(zoo.model), inputs_of(lb, noise(), "a")
     window = zoo.model.config.text_config.sliding_window
     seen = (inputs["input_ids"][0, 1 - window :] == decoder.image_token).sum()
     assert 0 < seen < (inputs["input_ids"] == decoder.image_token).sum()
     for found, response in zip(
-        decoder.score(decoder.prefill(inputs), RESPONSES), RESPONSES, strict=True
+        decoder.score(prefill(decoder, inputs), RESPONSES), RESPONSES, strict=True
     ):
         expected = eager_signals(zoo.model, inputs, response)
         np.testing.assert_allclose(found.signals, expected, atol=1e-5, rtol=1e-5)
@@ -76,7 +76,7 @@ def test_a_window_that_cuts_through_the_image():
 
 def test_without_an_image_nothing_looks_back():
     model, decoder, inputs = setup("llava", images=0)
-    prefix = decoder.prefill(inputs)
+    prefix = prefill(decoder, inputs)
     for found, response in zip(decoder.score(prefix, RESPONSES), RESPONSES, strict=True):
         expected = eager_signals(model, inputs, response)
         np.testing.assert_allclose(found.signals, expected, atol=1e-5, rtol=1e-5)
@@ -86,7 +86,7 @@ def test_without_an_image_nothing_looks_back():
 def test_the_row_read_is_the_predicting_one():
     """A response of one token is read from the prompt alone: its own row never existed."""
     model, decoder, inputs = setup("llava")
-    found = [decoder.score(decoder.prefill(inputs), [[t]])[0].signals[3, 0] for t in (30, 90)]
+    found = [decoder.score(prefill(decoder, inputs), [[t]])[0].signals[3, 0] for t in (30, 90)]
     assert found[0] == found[1]  # whatever the token is
     own_row = eager_signals(model, inputs, [30, 31])[3, 1]
     assert abs(found[0] - own_row) > 1e-3  # and the token's own row says something else
@@ -94,7 +94,7 @@ def test_the_row_read_is_the_predicting_one():
 
 def test_the_prefix_is_held_once_whatever_n():
     _, decoder, inputs = setup("llava")
-    prefix = decoder.prefill(inputs)
+    prefix = prefill(decoder, inputs)
     for cache in (SharedCache(prefix, 2), SharedCache(prefix, 50)):
         for shared, layer in zip(cache.layers, prefix.layers, strict=True):
             assert shared.prefix is layer
@@ -103,10 +103,10 @@ def test_the_prefix_is_held_once_whatever_n():
 
 def test_vision_keys_come_first():
     _, decoder, inputs = setup("idefics3")
-    prefix = decoder.prefill(inputs)
+    prefix = prefill(decoder, inputs)
     ids = inputs["input_ids"][0][prefix.order]
-    assert (ids[: prefix.vision] == decoder.image_token).all()
-    assert not (ids[prefix.vision :] == decoder.image_token).any()
+    assert (ids[: prefix.source] == decoder.image_token).all()
+    assert not (ids[prefix.source :] == decoder.image_token).any()
     assert sorted(prefix.order.tolist()) == list(range(prefix.length))
 
 
@@ -116,11 +116,12 @@ def test_bfloat16(name):
     zoo = build(name)
     model = copy.deepcopy(zoo.model).bfloat16()
     lb = lookback.load(model, zoo.processor)
-    inputs = lb._inputs(noise(), QUESTION)
-    found = Decoder(model).score(Decoder(model).prefill(inputs), RESPONSES)
+    inputs = inputs_of(lb, noise(), QUESTION)
+    found = Decoder(model).score(prefill(Decoder(model), inputs), RESPONSES)
     exact = Decoder(zoo.model)
     full = exact.score(
-        exact.prefill(lookback.load(zoo.model, zoo.processor)._inputs(noise(), QUESTION)), RESPONSES
+        prefill(exact, inputs_of(lookback.load(zoo.model, zoo.processor), noise(), QUESTION)),
+        RESPONSES,
     )
     for one, reference, response in zip(found, full, RESPONSES, strict=True):
         eager = eager_signals(model, inputs, response)
@@ -134,7 +135,7 @@ def test_bfloat16(name):
 def test_the_model_is_left_as_it_was():
     _, decoder, inputs = setup("paligemma2")
     before = [c._attn_implementation for c in decoder.configs]
-    decoder.score(decoder.prefill(inputs), RESPONSES)
+    decoder.score(prefill(decoder, inputs), RESPONSES)
     assert [c._attn_implementation for c in decoder.configs] == before
 
 
@@ -143,14 +144,14 @@ def test_training_mode_is_refused():
     model.train()
     try:
         with pytest.raises(ValueError, match=r"model\.eval\(\)"):
-            decoder.prefill(inputs)
+            prefill(decoder, inputs)
     finally:
         model.eval()
 
 
 def test_too_long_is_refused():
     _, decoder, inputs = setup("llava")
-    prefix = decoder.prefill(inputs)
+    prefix = prefill(decoder, inputs)
     decoder.max_length = prefix.length + 3
     with pytest.raises(ValueError, match="the model takes"):
         decoder.score(prefix, [[30] * 4])
@@ -158,7 +159,7 @@ def test_too_long_is_refused():
     assert {len(one.token_ids) for one in drawn} == {3}
     decoder.max_length = 5
     with pytest.raises(ValueError, match="the prompt has"):
-        decoder.prefill(inputs)
+        prefill(decoder, inputs)
 
 
 def draw(decoder, prefix, n=4, **settings):
@@ -178,7 +179,7 @@ def test_an_image_without_its_tokens_is_refused():
     text = inputs["input_ids"].clone()
     text[text == decoder.image_token] = 20
     with pytest.raises(lookback.UnsupportedModelError, match="no image token"):
-        decoder.prefill(inputs | {"input_ids": text})
+        prefill(decoder, inputs | {"input_ids": text})
 
 
 def make_call(function=print, keys=9, **kwargs):
@@ -216,7 +217,7 @@ def test_batches_respect_the_budget_and_hold_everyone():
 
 def test_prefix_reads_only_what_it_is_given():
     _, decoder, inputs = setup("llava")
-    assert isinstance(decoder.prefill(inputs), Prefix)
+    assert isinstance(prefill(decoder, inputs), Prefix)
     double = {k: torch.cat([v, v]) for k, v in inputs.items()}
     with pytest.raises(ValueError, match="batch of 2"):
-        decoder.prefill(double)
+        prefill(decoder, double)

@@ -200,29 +200,30 @@ def cands_prompt(cands):
     return cands.prompt_ids.tolist()
 
 
-class TestAsk:
+class TestGenerate:
     def test_several_prompts_at_once_equal_one_at_a_time(self, lb):
         """Prompts of different length share a batch, padded on the left."""
         prompts = ["what?", "which of these answers is the most consistent one, and why?", "who"]
-        together = lb.ask(noise(), prompts, max_new_tokens=6)
-        apart = [lb.ask(noise(), p, max_new_tokens=6)[0] for p in prompts]
+        together = lb.generate(noise(), prompts, max_new_tokens=6)
+        apart = [lb.generate(noise(), p, max_new_tokens=6)[0] for p in prompts]
         assert together == apart
-        assert lb.ask(noise(), []) == []
+        assert lb.generate(noise(), []) == []
 
     def test_greedy_answers_equal_greedy_samples(self, lb):
         sampled = lb.sample(noise(), QUESTION, 1, temperature=0, max_new_tokens=6)[0]
-        assert lb.ask(noise(), QUESTION, max_new_tokens=6) == [sampled.text.strip()]
+        assert lb.generate(noise(), QUESTION, max_new_tokens=6) == [sampled.text.strip()]
 
     def test_sampling_has_a_seed_and_leaves_the_global_one_alone(self, lb):
         state = torch.random.get_rng_state()
         first, again, other = (
-            lb.ask(noise(), QUESTION, max_new_tokens=8, temperature=1.5, seed=s) for s in (1, 1, 2)
+            lb.generate(noise(), QUESTION, max_new_tokens=8, temperature=1.5, seed=s)
+            for s in (1, 1, 2)
         )
         assert first == again != other
         assert torch.equal(state, torch.random.get_rng_state())
 
     def test_without_an_image(self, lb):
-        assert len(lb.ask(None, ["hello", "who"], max_new_tokens=3)) == 2
+        assert len(lb.generate(None, ["hello", "who"], max_new_tokens=3)) == 2
 
 
 class TestLoad:

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from engines.reference import QUESTION, attention, eager_signals, noise
+from engines.reference import QUESTION, attention, eager_signals, inputs_of, noise
 from zoo import EXTRA_NAMES, NAMES, UNSUPPORTED_NAMES, build, build_unsupported
 
 import lookback
-from lookback.engines.transformers.decoder import ROWS
 from lookback.families import image_token_id
+from lookback.signals import SIGNALS
 
 ALL = NAMES + EXTRA_NAMES
 SAMPLING = {"temperature": 1.2, "top_p": 0.9, "max_new_tokens": 12, "seed": 3}
@@ -25,7 +25,7 @@ def lb(zoo):
 
 
 def stack(candidate):
-    return np.stack([getattr(candidate, name) for name in ROWS])
+    return np.stack([getattr(candidate, name) for name in SIGNALS])
 
 
 def test_scored_signals_equal_those_from_attention_maps(zoo, lb):
@@ -34,13 +34,13 @@ def test_scored_signals_equal_those_from_attention_maps(zoo, lb):
     plain = [i for i in range(10, 250) if i not in lb._prompter.tokenizer.all_special_ids]
     responses = [rng.choice(plain, length).tolist() for length in (9, 1, 4, 17)]
     cands = lb.score(noise(), QUESTION, responses)
-    inputs = lb._inputs(noise(), QUESTION)
+    inputs = inputs_of(lb, noise(), QUESTION)
     assert cands.prompt_ids.tolist() == inputs["input_ids"][0].tolist()
     for response, candidate in zip(responses, cands, strict=True):
         assert candidate.token_ids.tolist() == response
         expected = eager_signals(zoo.model, inputs, response)
         np.testing.assert_allclose(stack(candidate), expected, atol=1e-5, rtol=1e-5)
-    assert np.ptp(np.concatenate([c.lookback for c in cands])) > 0.01  # not a constant
+    assert np.ptp(np.concatenate([c.visual_lookback for c in cands])) > 0.01  # not a constant
 
 
 def test_what_was_sampled_scores_the_same(lb):
@@ -56,7 +56,7 @@ def test_greedy_equals_the_librarys_own_generation(zoo, lb):
     # In these transformers' own sdpa and eager passes differ by up to 1e-3.
     tolerance = 1e-3 if zoo.name in EXTRA_NAMES else 1e-5
     best = lb.sample(noise(), QUESTION, 1, temperature=0, max_new_tokens=6, keep_end=True)[0]
-    inputs = lb._inputs(noise(), QUESTION)
+    inputs = inputs_of(lb, noise(), QUESTION)
     with attention(zoo.model, "eager"):
         out = zoo.model.generate(
             **inputs,
@@ -76,12 +76,12 @@ def test_greedy_equals_the_librarys_own_generation(zoo, lb):
         # A sliding cache holds the newest keys only, and its maps have no more columns.
         rows = [m[0, :, -1] for m in maps if m is not None]
         mass = torch.cat([row[:, seen[-row.shape[1] :]].sum(-1) for row in rows]).mean()
-        assert best.lookback[t] == pytest.approx(float(mass), abs=tolerance)
+        assert best.visual_lookback[t] == pytest.approx(float(mass), abs=tolerance)
 
 
 def test_recorded_generation_equals_scoring(zoo, lb):
     n = 1 if zoo.name == "llama4" else 3  # transformers does not repeat its pixels
-    inputs = lb._inputs(noise(), QUESTION)
+    inputs = inputs_of(lb, noise(), QUESTION)
     torch.manual_seed(0)
     with lookback.record(zoo.model, zoo.processor) as rec:
         out = zoo.model.generate(

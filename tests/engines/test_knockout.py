@@ -5,7 +5,15 @@ import sys
 import numpy as np
 import pytest
 import torch
-from engines.reference import QUESTION, attention, eager_maps, noise, token_signals, whole
+from engines.reference import (
+    QUESTION,
+    attention,
+    eager_maps,
+    inputs_of,
+    noise,
+    token_signals,
+    whole,
+)
 from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from zoo import EXTRA_NAMES, NAMES, build
@@ -74,13 +82,15 @@ def test_every_family_equals_maps_with_columns_taken_out(name):
     layers, share = (depth // 2, depth), 0.4
     found = lb.knockout(noise(), QUESTION, RESPONSES, layers=layers, share=share)
     seen = lb.score(noise(), QUESTION, RESPONSES)
-    inputs = lb._inputs(noise(), QUESTION)
+    inputs = inputs_of(lb, noise(), QUESTION)
     moved = 0.0
     for response, masked, plain in zip(RESPONSES, found, seen, strict=True):
         expected = reference(zoo.model, inputs, response, layers, share)
         got = np.stack([masked.log_prob, masked.self_certainty, masked.entropy])
         np.testing.assert_allclose(got, expected, atol=2e-5, rtol=2e-5)
-        assert (masked.lookback < plain.lookback).all()  # what is hidden is not looked at
+        assert (
+            masked.visual_lookback < plain.visual_lookback
+        ).all()  # what is hidden is not looked at
         moved = max(moved, float(np.abs(masked.entropy - plain.entropy).max()))
     assert moved > 1e-5
 
@@ -100,7 +110,7 @@ def test_batches_do_not_matter(lb):
 
 def test_all_vision_tokens_can_go(lb):
     found = lb.knockout(noise(), QUESTION, RESPONSES, layers=(0, 2), share=1.0)
-    assert all((c.lookback == 0).all() for c in found)
+    assert all((c.visual_lookback == 0).all() for c in found)
     assert all(np.isfinite(c.entropy).all() for c in found)
 
 

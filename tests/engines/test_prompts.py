@@ -1,10 +1,11 @@
 """Text to tokens and back, for tokenizers that differ in what they do with blanks and bytes."""
 
 import pytest
-from engines.reference import QUESTION, noise
+from engines.reference import QUESTION, inputs_of, noise
 from zoo import NAMES, build
 
 import lookback
+from lookback.conversations import Conversation
 from lookback.engines.transformers.prompts import Prompter
 from lookback.families import FAMILIES, GENERIC
 
@@ -25,7 +26,7 @@ def lb(request):
 
 
 def prompt_ids(lb):
-    return lb._inputs(noise(), QUESTION)["input_ids"][0].tolist()
+    return inputs_of(lb, noise(), QUESTION)["input_ids"][0].tolist()
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -95,7 +96,7 @@ def test_without_a_template_the_way_to_ask_must_be_said(monkeypatch):
     with pytest.raises(ValueError, match=r"no \{question\}"):
         Prompter(processor, GENERIC, 5, prompt="{image}")
     own = Prompter(processor, GENERIC, 5, prompt="Q: {image} {question} A: {response}")
-    assert own.text(1, "{image}?").endswith(" {image}? A:")
+    assert own.text(Conversation.of("x.png", "{image}?")).endswith(" {image}? A:")
     assert own.lead == " "
     assert Prompter(processor, FAMILIES["paligemma"], 5).lead == ""
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from engines.reference import QUESTION, noise
+from engines.reference import QUESTION, inputs_of, noise
 from zoo import build
 
 import lookback
-from lookback.engines.transformers.decoder import ROWS
+from lookback.conversations import Conversation
+from lookback.signals import SIGNALS
 
 
 @pytest.fixture(scope="module")
@@ -18,13 +19,13 @@ def lb():
 
 @pytest.fixture
 def inputs(lb):
-    return lb._inputs(noise(), QUESTION)
+    return inputs_of(lb, noise(), QUESTION)
 
 
 def check(lb, cands, image, question):
     kept = [c for c in cands if len(c.signals)]
     for a, b in zip(kept, lb.score(image, question, kept), strict=True):
-        for name in ROWS:
+        for name in SIGNALS:
             np.testing.assert_allclose(getattr(a, name), getattr(b, name), atol=1e-5, rtol=1e-5)
 
 
@@ -75,7 +76,7 @@ def test_several_prompts_padded_on_the_left(name):
         [QUESTION, "a much longer question about the picture?"],
         [noise(0), noise(1)],
     )
-    texts = [lb._prompter.text(1, q) for q in questions]
+    texts = [lb._prompter.text(Conversation.of("x", q)) for q in questions]
     inputs = lb._prompter.inputs([[i] for i in images], texts, lb.model)
     assert (inputs["attention_mask"] == 0).any()
     torch.manual_seed(0)
@@ -87,7 +88,7 @@ def test_several_prompts_padded_on_the_left(name):
         rec.candidates(out, 2)
     for i in (0, 1):
         cands = rec.candidates(out, i)
-        alone = lb._inputs(images[i], questions[i])["input_ids"][0].tolist()
+        alone = inputs_of(lb, images[i], questions[i])["input_ids"][0].tolist()
         assert cands.prompt_ids.tolist() == alone
         check(lb, cands, images[i], questions[i])
 
@@ -108,7 +109,7 @@ def test_a_response_stops_before_its_end_token(lb, inputs):
 
 
 def test_several_calls_in_one_block(lb, inputs):
-    other = lb._inputs(noise(7), "who is it?")
+    other = inputs_of(lb, noise(7), "who is it?")
     with lookback.record(lb) as rec:
         first = lb.model.generate(**inputs, do_sample=False, max_new_tokens=4)
         second = lb.model.generate(**other, do_sample=False, max_new_tokens=4)
@@ -120,7 +121,7 @@ def test_a_prompt_in_pieces(lb):
     """Transformers can send a long prompt through the model piece by piece."""
     llava = build("llava")
     other = lookback.load(llava.model, llava.processor)
-    inputs = other._inputs(None, "a long question without any picture at all, in pieces")
+    inputs = inputs_of(other, None, "a long question without any picture at all, in pieces")
     with lookback.record(other) as rec:
         out = llava.model.generate(
             **inputs, do_sample=False, max_new_tokens=4, prefill_chunk_size=7
@@ -213,7 +214,7 @@ def test_an_engine_at_work_inside_is_not_recorded(lb, inputs):
     assert torch.equal(out, again)
     assert len(rec._generations) == 2
     outside = lb.score(noise(), QUESTION, ["a red circle"])[0]
-    np.testing.assert_allclose(inside.lookback, outside.lookback, atol=1e-6)
+    np.testing.assert_allclose(inside.visual_lookback, outside.visual_lookback, atol=1e-6)
 
 
 def test_overlapping_taps_restore_what_the_first_found(lb):
@@ -244,5 +245,5 @@ def test_the_processor_of_the_folder_the_model_came_from(tmp_path, inputs):
     llava.processor.save_pretrained(tmp_path)
     lb = lookback.load(tmp_path)
     with lookback.record(lb.model) as rec:
-        out = lb.model.generate(**lb._inputs(noise(), QUESTION), do_sample=False, max_new_tokens=3)
+        out = lb.model.generate(**inputs_of(lb, noise()), do_sample=False, max_new_tokens=3)
     assert QUESTION in rec.candidates(out).question

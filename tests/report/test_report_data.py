@@ -7,11 +7,12 @@ import io
 import json
 import re
 import struct
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from made_runs import make_run
+from made_runs import change_manifest, make_run
 from PIL import Image
 
 from lookback.benchmarks import get_benchmark
@@ -21,7 +22,6 @@ from lookback.report.pictures import data_uri
 from lookback.report.table import table_html
 from lookback.runs import Run
 from lookback.runs.layout import write_shard
-from lookback.runs.manifest import write_manifest
 from lookback.scores.formula import A_FLOOR
 from lookback.signals import SIGNALS
 from lookback.studies.base import Result, StudyError, get_study
@@ -239,8 +239,9 @@ def test_the_page_is_whole_and_forbids_the_network(runs):
 
 
 def test_runs_are_described(runs):
-    runs[0].manifest["commit"] = "0123456789abcdef+"
-    runs[0].manifest["versions"] = {"torch": "2.9.1"}
+    manifest = runs[0].manifest
+    changes = {"commit": "0123456789abcdef+", "versions": {"torch": "2.9.1"}}
+    runs[0].manifest = replace(manifest, **changes)
     text = sections(report(runs, {}, items=1))["runs"]
     rows = re.findall(r"<tr>(.*?)</tr>", text.partition("<tbody>")[2].partition("</tbody>")[0])
     cells = [[html.unescape(c) for c in re.findall(r"<t[hd][^>]*>(.*?)</t", row)] for row in rows]
@@ -350,9 +351,8 @@ NASTY = "</script><script>window.bad = 1</script> & \"'<b> \u2028 \u202e \x00 \U
 
 def test_no_text_breaks_the_page(tmp_path):
     make_run(tmp_path / "run", items=1, n=2)
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    manifest["what"]["model"] = NASTY
-    write_manifest(tmp_path / "run", manifest)
+    settings = Run(tmp_path / "run").settings
+    change_manifest(tmp_path / "run", settings=settings | {"model": NASTY})
     table = Table([(NASTY, NASTY), ("", "b")], [[NASTY, Cell(NASTY, "best")]], NASTY)
     given = {
         "main": Result([{NASTY: NASTY}], [table], None, [NASTY], {NASTY: NASTY}),

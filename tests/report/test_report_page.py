@@ -17,7 +17,7 @@ from made_runs import make_run
 from lookback.report import report
 from lookback.runs import Run
 from lookback.runs.layout import shard_path, write_shard
-from lookback.scores.registry import best_first
+from lookback.scores.base import best_first
 from lookback.studies.base import Result, get_study
 from lookback.studies.selection import outcome, picks
 from lookback.studies.tables import Cell, Table
@@ -78,15 +78,23 @@ def odd(rows):
     for t, token in enumerate(ODD):
         row = by_place[0, t]
         row["tokens"] = [token, *row["tokens"][1:]] if row["tokens"] else []
-    signals = ("tokens", "token_ids", "log_prob", "lookback", "self_certainty", "entropy", "length")
+    signals = (
+        "tokens",
+        "token_ids",
+        "log_prob",
+        "visual_lookback",
+        "self_certainty",
+        "entropy",
+        "length",
+    )
     for index in (5, 20):
         by_place[2, index].update({name: by_place[2, 8][name] for name in signals})
-    by_place[2, 1]["lookback"][0] = 0.0
-    by_place[2, 2]["lookback"] = [0.0] * by_place[2, 2]["length"]
+    by_place[2, 1]["visual_lookback"][0] = 0.0
+    by_place[2, 2]["visual_lookback"] = [0.0] * by_place[2, 2]["length"]
 
 
 def empty():
-    signals = ("tokens", "token_ids", "log_prob", "lookback", "self_certainty", "entropy")
+    signals = ("tokens", "token_ids", "log_prob", "visual_lookback", "self_certainty", "entropy")
     return {name: [] for name in signals} | {"length": 0, "text": ""}
 
 
@@ -308,11 +316,11 @@ def test_it_says_what_others_would_pick(opened, runs):
 
 def test_tokens_are_shaded_and_named_as_they_are(opened, runs):
     signals = runs[0].candidates(0)[4].signals
-    a = signals.lookback.astype(np.float64)
+    a = signals.visual_lookback.astype(np.float64)
     u = signals.log_prob + 2 * np.log(a)
     q = a**1.5 / (a**1.5).sum()
     wanted = {
-        "lookback": a,
+        "visual_lookback": a,
         "log_prob": signals.log_prob,
         "self_certainty": signals.self_certainty,
         "entropy": signals.entropy,

@@ -9,13 +9,13 @@ import subprocess
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from fake_engine import FakeEngine
+from toy_engine import ToyEngine
 
 from lookback.benchmarks.base import Item, get_benchmark
 from lookback.runs import Run, layout
 from lookback.runs.layout import RunError
 from lookback.runs.plan import Plan
-from lookback.runs.sources import Images, item_seed
+from lookback.runs.sources import Questions, item_seed
 from lookback.runs.start import estimate, start
 
 ITEMS = 23
@@ -23,7 +23,7 @@ ITEMS = 23
 
 @pytest.fixture(autouse=True)
 def engine(monkeypatch):
-    made = FakeEngine()
+    made = ToyEngine()
     monkeypatch.setattr(Plan, "load_engine", lambda plan: made)
     return made
 
@@ -193,7 +193,7 @@ def test_a_bad_item_is_recorded_and_stops_nothing(tmp_path, monkeypatch, engine)
     summary = start(plan(scorers=("vauq",)), tmp_path / "run")
     assert summary.failed == [(items[5].id, "ValueError: cannot read the image 'x.jpg': truncated")]
     run = summary.run
-    assert run.manifest["failed"] == 1
+    assert run.manifest.failed == 1
     assert 5 not in run.places
     assert len(run.places) == ITEMS - 1
     assert run.scores("vauq", 4).shape == (ITEMS - 1, 4)
@@ -207,10 +207,10 @@ def test_a_bad_item_is_recorded_and_stops_nothing(tmp_path, monkeypatch, engine)
 
 
 def test_a_scorer_that_fails_is_recorded_too(tmp_path, monkeypatch):
-    def ask(self, image, prompts, **settings):
+    def generate(self, image, prompts, **settings):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(FakeEngine, "ask", ask)
+    monkeypatch.setattr(ToyEngine, "generate", generate)
     summary = start(plan(limit=2, scorers=("usc@3",)), tmp_path / "run")
     assert [error for _, error in summary.failed] == ["usc@3: RuntimeError: out of memory"] * 2
     assert np.isnan(summary.run.scores("usc", 3)).all()
@@ -229,11 +229,11 @@ def test_scorers_can_be_added_later(tmp_path, engine):
 
     from lookback.signals import Asked
 
-    asked = replace(cands, asked=Asked(engine, item.image))
+    asked = replace(cands, asked=Asked(engine, item.conversation))
     np.testing.assert_array_equal(run.scores("vauq")[2], asked.scores("vauq"))
     np.testing.assert_array_equal(run.scores("usc", 3)[2], asked[:3].scores("usc"))
     assert run.replies("usc@3")[2][0].startswith("The most consistent response is Response")
-    assert {row["what"] for row in run.timings()} == {"sample", "usc@3", "vauq"}
+    assert {row["stage"] for row in run.timings()} == {"sample", "usc@3", "vauq"}
 
 
 def test_a_control_scores_the_same_candidates_with_another_image(tmp_path):
@@ -244,7 +244,7 @@ def test_a_control_scores_the_same_candidates_with_another_image(tmp_path):
     assert random.texts == none.texts == own.texts
     assert random.controls == none.controls == own.id
     np.testing.assert_array_equal(random.quality(), own.quality())
-    assert (none.signal("lookback") == 0).all()
+    assert (none.signal("visual_lookback") == 0).all()
     assert not np.allclose(random.signal("log_prob"), own.signal("log_prob"))
     shown = random.items["image"].to_pylist()
     assert all(other != item for other, item in zip(shown, random.ids, strict=True))
@@ -259,12 +259,14 @@ def test_a_control_scores_the_same_candidates_with_another_image(tmp_path):
 def test_a_random_image_is_never_the_own_one():
     """Two questions about one picture are no two pictures."""
     items = [*get_benchmark("scenes-pairs").items("test", 8)]
-    images = Images(plan(candidates="x", image="random"), items, range(8))
+    questions = Questions(plan(candidates="x", image="random"), items, range(8))
     for place, item in enumerate(items):
-        picture, name = images.of(place)
+        question = questions.of(place)
+        (picture,) = question.conversation.images
         assert picture.tobytes() != item.image.tobytes()
-        assert name != item.id
-    same = Images(plan(candidates="x", image="random"), items, [0])
+        assert question.image != item.id
+        assert question.conversation.question == item.question
+    same = Questions(plan(candidates="x", image="random"), items, [0])
     with pytest.raises(RunError, match="are there others"):
         same.of(0)
 
@@ -273,12 +275,13 @@ def test_a_question_without_an_image_is_asked_without_one():
     with_one, *_ = items = [*get_benchmark("scenes-vqa").items("test", 3)]
     without = Item("none", "What is usual?", {}, None)
     for mode in ("own", "random"):
-        images = Images(plan(candidates="x", image=mode), [*items, without], range(4))
-        assert images.of(3) == (None, None)
-        picture, name = images.of(0)
-        assert name != "none"
-        assert picture is not None
-        assert (name == with_one.id) == (mode == "own")
+        questions = Questions(plan(candidates="x", image=mode), [*items, without], range(4))
+        blind = questions.of(3)
+        assert (blind.conversation.images, blind.image, blind.source) == ([], None, "none")
+        shown = questions.of(0)
+        assert shown.image != "none"
+        assert len(shown.conversation.images) == 1
+        assert (shown.image == with_one.id) == (mode == "own")
 
 
 def test_candidates_from_a_file(tmp_path):

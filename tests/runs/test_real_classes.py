@@ -45,7 +45,7 @@ def test_a_run_with_controls_and_every_kind_of_scorer(family, data, tmp_path, mo
         cands = run.candidates(row).filled()
         again = engine.score(items[name].image, items[name].question, list(cands))
         for kept, found in zip(cands, again, strict=True):
-            np.testing.assert_allclose(kept.lookback, found.lookback, atol=2e-6)
+            np.testing.assert_allclose(kept.visual_lookback, found.visual_lookback, atol=2e-6)
             np.testing.assert_allclose(kept.log_prob, found.log_prob, atol=1e-4)
     settings = {"benchmark": "chair", "data": str(data), "candidates": str(run.path)}
     control = start(Plan(**settings, image="random"), tmp_path / "random").run

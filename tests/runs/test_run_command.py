@@ -4,7 +4,8 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from fake_engine import FakeEngine
+from made_runs import change_manifest
+from toy_engine import ToyEngine
 
 from lookback import cli
 from lookback.benchmarks.scenes.vqa import ScenesVQA
@@ -15,7 +16,7 @@ from lookback.runs.plan import Plan
 @pytest.fixture
 def command(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Plan, "load_engine", lambda plan: FakeEngine())
+    monkeypatch.setattr(Plan, "load_engine", lambda plan: ToyEngine())
 
     def run(*arguments):
         monkeypatch.setattr("sys.argv", ["lookback", *map(str, arguments)])
@@ -42,8 +43,8 @@ def test_json_has_the_manifest(command):
     found = json.loads(out)
     assert (code, found["items"], found["failed"], found["worked"]) == (0, 3, 0, 3)
     manifest = found["manifest"]
-    assert manifest["what"]["sampling"]["seed"] == 42
-    assert {"python", "torch", "transformers"} <= set(manifest["versions"])
+    assert manifest["settings"]["sampling"]["seed"] == 42
+    assert {"python", "numpy", "toy"} <= set(manifest["versions"])
     assert {"commit", "created", "defaults", "status"} <= set(manifest)
 
 
@@ -71,18 +72,17 @@ def test_a_control_takes_its_settings_from_the_run_it_controls(command, tmp_path
     (control,) = [Run(p) for p in (tmp_path / "runs").iterdir()]
     assert control.controls == Run(tmp_path / "own").id
     assert (control.benchmark, control.image) == ("scenes-vqa", "random")
-    assert control.what["limit"] == 3
+    assert control.settings["limit"] == 3
     assert "6 candidates" in out
 
 
 def test_a_control_has_the_models_own_dtype_and_revision(command, monkeypatch, tmp_path):
     command(*SMALL, "--out", "own")
-    path = tmp_path / "own" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest["what"] |= {"model": "org/name", "dtype": "bfloat16", "revision": "abc"}
-    path.write_text(json.dumps(manifest))
+    own = Run(tmp_path / "own").settings
+    other = {"model": "org/name", "dtype": "bfloat16", "revision": "abc"}
+    change_manifest(tmp_path / "own", settings=own | other)
     asked = []
-    monkeypatch.setattr(Plan, "load_engine", lambda plan: asked.append(plan) or FakeEngine())
+    monkeypatch.setattr(Plan, "load_engine", lambda plan: asked.append(plan) or ToyEngine())
     control = ("run", "--candidates", "own", "--image", "none", "--out")
     command(*control, "first")
     command(*control, "second", "--model", "org/other")

@@ -37,7 +37,9 @@ def test_arrays_are_what_the_files_say(run):
     for row in rows:
         place = run.places.tolist().index(row["item"])
         assert quality[place, row["index"]] == row["quality"]
-    assert run.signal("lookback").tolist() == [x for row in rows for x in row["lookback"]]
+    assert run.signal("visual_lookback").tolist() == [
+        x for row in rows for x in row["visual_lookback"]
+    ]
 
 
 @pytest.mark.parametrize("scorer", ["lookback", "self_certainty", "visual_lookback", "majority"])
@@ -94,8 +96,8 @@ def test_opening_reads_no_token_columns(run, monkeypatch):
     assert again.texts
     assert read
     assert not any(set(names) & {"tokens", *SIGNALS} for names in read)
-    again.signal("lookback")
-    assert read[-1] == ["lookback"]
+    again.signal("visual_lookback")
+    assert read[-1] == ["visual_lookback"]
 
 
 def test_one_line_of_pandas(run):
@@ -103,7 +105,7 @@ def test_one_line_of_pandas(run):
 
     frame = pd.read_parquet(run.path / "candidates")
     assert len(frame) == 12 * 6
-    assert frame.lookback[0].dtype == np.float32
+    assert frame.visual_lookback[0].dtype == np.float32
     schema = pq.read_schema(next((run.path / "candidates").glob("*.parquet")))
     assert schema.field("log_prob").type == pa.list_(pa.float32())
     assert schema.names == CANDIDATES.names

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from helpers import make_candidates
 
+from lookback.conversations import Conversation
 from lookback.families import GENERIC
-from lookback.scores.prompts import judge_choice, judge_prompt, usc_choice, usc_prompt
+from lookback.scores.asking import judge_choice, judge_prompt, usc_choice, usc_prompt
 from lookback.signals import Asked
 
 TEXTS = ["a red cup", "a blue cup", "a green cup", "a cat"]
@@ -17,20 +18,24 @@ TEXTS = ["a red cup", "a blue cup", "a green cup", "a cat"]
 class Replies:
     """An engine that answers as a function of the prompt, and remembers what it was asked."""
 
+    name = "replies"
     family = GENERIC
+    abilities = frozenset({"generate"})
 
     def __init__(self, reply):
         self.reply = reply
         self.asked = []
 
-    def ask(self, image, prompts, **settings):
+    def generate(self, image, prompts, **settings):
         self.asked += [(image, prompt) for prompt in prompts]
         return [self.reply(prompt) for prompt in prompts]
 
 
 def asking(reply, texts=TEXTS):
     engine = Replies(reply)
-    return replace(make_candidates(texts=texts), asked=Asked(engine, "picture")), engine
+    return replace(
+        make_candidates(texts=texts), asked=Asked(engine, Conversation.of("picture", "what?"))
+    ), engine
 
 
 @pytest.mark.parametrize(
@@ -166,7 +171,9 @@ def test_candidates_from_a_file_cannot_look_again(name):
 
 def test_empty_responses_are_not_shown_and_never_win():
     engine = Replies(lambda p: "I cannot choose")
-    cands = replace(make_candidates(lengths=(0, 2, 2)), asked=Asked(engine, None))
+    cands = replace(
+        make_candidates(lengths=(0, 2, 2)), asked=Asked(engine, Conversation.of(None, "what?"))
+    )
     scores = cands.scores("usc")
     assert np.isnan(scores[0])
     assert scores[1:].tolist() == [1, 0]

@@ -12,11 +12,12 @@ from engines.reference import QUESTION, noise
 from zoo import build
 
 import lookback
+from lookback.conversations import Conversation
 from lookback.embedded.training.export import export_clip
 from lookback.embedded.training.losses import clip_texts
 from lookback.embedded.training.models import make_clip, make_tokenizer
 from lookback.embedded.training.recipe import TINY
-from lookback.engines.transformers.clip import PREFIX, DualEncoder
+from lookback.engines.dual_encoder import PREFIX, DualEncoder
 from lookback.signals import Asked
 
 TEXTS = ["a red cup", "two blue fish and a tree", "a dog", "the cup is " + "very " * 100 + "red"]
@@ -116,7 +117,7 @@ def test_clipscore_does_not_look_at_other_candidates(cands, folder):
 
 
 def test_clipscore_needs_an_image_and_a_dual_encoder(cands, folder, tmp_path):
-    blind = replace(cands, asked=Asked(cands.asked.engine, None))
+    blind = replace(cands, asked=Asked(cands.asked.engine, Conversation.of(None, "what?")))
     with pytest.raises(ValueError, match="needs an image"):
         blind.rank("clipscore", clip=str(folder))
     hf.BertModel(

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 from helpers import make_candidates
 
-from lookback.scores import registry
-from lookback.scores.formula import lookback_score
-from lookback.scores.registry import (
+from lookback.scores.base import (
     NEEDS,
+    SCORERS,
     SignalBatch,
     best_first,
     get_scorer,
     scorer,
     scorers,
 )
+from lookback.scores.formula import lookback_score
 
 SLOW = {
-    "lookback": lambda s: lookback_score(s.log_prob, s.lookback, 7.0, 1.5),
-    "visual_lookback": lambda s: sum(s.lookback.tolist()) / len(s),
+    "lookback": lambda s: lookback_score(s.log_prob, s.visual_lookback, 7.0, 1.5),
+    "visual_lookback": lambda s: sum(s.visual_lookback.tolist()) / len(s),
     "mean_log_prob": lambda s: sum(s.log_prob.tolist()) / len(s),
     "sum_log_prob": lambda s: sum(s.log_prob.tolist()),
     "perplexity": lambda s: -(math.prod(math.exp(-x) for x in s.log_prob.tolist()) ** (1 / len(s))),
@@ -33,18 +33,17 @@ def test_every_scorer_on_signals_is_checked_here():
 
 
 def test_the_papers_baselines_are_all_there_with_what_they_need():
-    known = {s.name: (s.needs, s.image) for s in scorers().values()}
+    known = {s.name: (s.needs, s.uses) for s in scorers().values()}
     assert {name: row for name, row in known.items() if name not in SLOW} == {
-        "majority": ("texts", False),
-        "self_certainty_borda": ("texts", False),
-        "random": ("texts", False),
-        "oracle": ("truth", False),
-        "clipscore": ("clip", True),
-        "judge": ("model", True),
-        "usc": ("model", True),
-        "vauq": ("model", True),
+        "majority": ("texts", ()),
+        "self_certainty_borda": ("texts", ()),
+        "random": ("texts", ()),
+        "oracle": ("truth", ()),
+        "clipscore": ("clip", ()),
+        "judge": ("model", ("generate",)),
+        "usc": ("model", ("generate",)),
+        "vauq": ("model", ("knockout",)),
     }
-    assert {name for name in SLOW if known[name][1]} == {"lookback", "visual_lookback"}
     assert all(s.about for s in scorers().values())
     order = [list(NEEDS).index(s.needs) for s in scorers().values()]
     assert order == sorted(order)  # from cheap to dear
@@ -115,7 +114,7 @@ def test_a_users_own_scorer():
         with pytest.raises(ValueError, match="already a scorer"):
             scorer("lookback")(shortest)
     finally:
-        del registry._SCORERS["shortest-for-this-test"]
+        del SCORERS._entries["shortest-for-this-test"]
 
 
 def test_needs_are_of_a_known_kind():
@@ -133,7 +132,7 @@ def test_a_scorer_from_a_file_works_by_name(tmp_path, monkeypatch):
         "    return batch.lengths.astype(float)\n"
     )
     monkeypatch.setenv("LOOKBACK_PLUGINS", str(plugin))
-    monkeypatch.setattr(registry, "_SCORERS", dict(registry._SCORERS))
+    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS._entries))
     assert make_candidates().best("longest-of-plugin").index == 2
     assert make_candidates().best("longest-of-plugin").index == 2  # loaded once
     monkeypatch.setenv("LOOKBACK_PLUGINS", str(tmp_path / "missing.py"))
@@ -151,7 +150,7 @@ def test_whole_runs_are_scored_at_once():
         quality=np.arange(9.0),
     )
     for one in scorers().values():
-        if one.looks_again:
+        if not one.from_signals:
             continue
         extra = [{"quality": np.arange(a, b)} for a, b in ((0, 3), (3, 5), (5, 9))]
         alone = [

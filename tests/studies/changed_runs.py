@@ -27,7 +27,7 @@ def said(row, tokens, text=None, **signals):
     row["tokens"], row["length"] = list(tokens), len(tokens)
     row["token_ids"] = list(range(len(tokens)))
     row["text"] = "".join(tokens).strip() if text is None else text
-    for name in ("log_prob", "lookback", "self_certainty", "entropy"):
+    for name in ("log_prob", "visual_lookback", "self_certainty", "entropy"):
         sign = -1 if name == "log_prob" else 1
         old = (row[name] or [sign * 0.5]) * len(tokens)
         row[name] = list(signals.get(name, old[: len(tokens)]))

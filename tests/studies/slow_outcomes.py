@@ -3,10 +3,10 @@
 And ways to change a run on disk: fewer candidates, other recorded scores, other defaults.
 """
 
-import json
 import math
 
 import pyarrow.parquet as pq
+from made_runs import change_manifest
 
 from lookback.runs import Run
 from lookback.runs.layout import SHARD, write_shard
@@ -36,12 +36,12 @@ def slow_score(run, method, candidate, **params):
     if not candidate["length"]:
         return math.nan
     if method == "lookback":
-        settings = run.manifest["defaults"] | params
-        return lookback_score(candidate["log_prob"], candidate["lookback"], **settings)
+        settings = run.defaults | params
+        return lookback_score(candidate["log_prob"], candidate["visual_lookback"], **settings)
     sign, name = {
         "mean_log_prob": (1, "log_prob"),
         "self_certainty": (1, "self_certainty"),
-        "visual_lookback": (1, "lookback"),
+        "visual_lookback": (1, "visual_lookback"),
         "entropy": (-1, "entropy"),
     }[method]
     return sign * mean(candidate[name])
@@ -113,9 +113,7 @@ def record(run, name, scores=None, replies=None):
 
 def change(run, **manifest):
     """The run with other entries of its manifest."""
-    changed = run.manifest | manifest
-    (run.path / "manifest.json").write_text(json.dumps(changed))
-    return Run(run.path)
+    return change_manifest(run.path, **manifest)
 
 
 def texts(table, row):

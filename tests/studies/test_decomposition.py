@@ -43,10 +43,10 @@ def test_all_four_combinations(runs):
         theirs = random.candidates(random.places.tolist().index(place))
         for j in range(7):
             wanted = {
-                "none": slow_score(mine[j].log_prob, mine[j].lookback),
-                "log p": slow_score(theirs[j].log_prob, mine[j].lookback),
-                "A": slow_score(mine[j].log_prob, theirs[j].lookback),
-                "both": slow_score(theirs[j].log_prob, theirs[j].lookback),
+                "none": slow_score(mine[j].log_prob, mine[j].visual_lookback),
+                "log p": slow_score(theirs[j].log_prob, mine[j].visual_lookback),
+                "A": slow_score(mine[j].log_prob, theirs[j].visual_lookback),
+                "both": slow_score(theirs[j].log_prob, theirs[j].visual_lookback),
             }
             for name, score in wanted.items():
                 assert found[name][i, j] == pytest.approx(score, nan_ok=True)
@@ -111,7 +111,7 @@ def told(tmp_path):
             tokens = tokens_of(row["item"], row["index"])
             rng = np.random.default_rng([row["item"], row["index"], *seed])
             log_prob, a = -rng.uniform(0, 3, len(tokens)), rng.uniform(0.1, 1, len(tokens))
-            said(row, tokens, log_prob=log_prob, lookback=a)
+            said(row, tokens, log_prob=log_prob, visual_lookback=a)
 
         return change
 
@@ -133,7 +133,7 @@ def test_right_against_wrong_mentions(told):
     ]
     for what, row in rows.items():
         source = run if "own" in what else control
-        signal = "lookback" if what.startswith("A") else "log_prob"
+        signal = "visual_lookback" if what.startswith("A") else "log_prob"
         right, wrong = [], []
         for place in range(12):
             if place in (1, 2):

@@ -21,7 +21,7 @@ EMPTY = ((0, 0), (2, 5), (4, 1))
 def runs(tmp_path):
     own = make_run(tmp_path / "own", n=6, empty=EMPTY, failed=(1,))
     none = make_run(tmp_path / "none", n=6, image="none", controls=own, empty=EMPTY, failed=(1, 3))
-    zero = changed(none, lambda row: row.update(lookback=[0.0] * row["length"]))
+    zero = changed(none, lambda row: row.update(visual_lookback=[0.0] * row["length"]))
     return [own, zero]
 
 
@@ -47,7 +47,7 @@ def certainty(c):
 
 
 def looked(c):
-    return mean(c.lookback)
+    return mean(c.visual_lookback)
 
 
 def log_prob(c):
@@ -55,7 +55,7 @@ def log_prob(c):
 
 
 def final(c):
-    a = [max(float(x), 1e-10) for x in c.lookback]
+    a = [max(float(x), 1e-10) for x in c.visual_lookback]
     weights = [x**1.25 for x in a]
     scores = [float(p) + 0.5 * math.log(x) for p, x in zip(c.log_prob, a, strict=True)]
     return sum(w * u for w, u in zip(weights, scores, strict=True)) / sum(weights)

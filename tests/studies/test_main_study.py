@@ -5,7 +5,8 @@ import pytest
 from made_runs import make_run
 from slow_outcomes import cells, marks, mean, shorten, slow_percent
 
-from lookback.scores import registry
+import lookback
+from lookback.scores.base import SCORERS
 from lookback.studies.base import StudyError, get_study
 from lookback.studies.selection import METHODS, OTHERS, interval, outcome, resampled
 
@@ -197,9 +198,9 @@ def test_controls_alone_are_refused(tmp_path, runs):
 
 
 def test_a_scorer_of_ones_own_has_its_row(runs, monkeypatch):
-    monkeypatch.setattr(registry, "_SCORERS", dict(registry.scorers()))
+    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
 
-    @registry.scorer("cautious")
+    @lookback.scorer("cautious")
     def cautious(batch):
         return -batch.mean(batch.entropy)
 

@@ -7,12 +7,12 @@ import pytest
 from made_runs import make_run
 from slow_outcomes import cells, mean, shorten
 
-from lookback.scores.registry import get_scorer
+from lookback.scores.base import get_scorer
 from lookback.studies import overhead
 from lookback.studies.base import StudyError, get_study
 from lookback.studies.selection import METHODS, OTHERS
 
-MEASURED = {m for m in METHODS | OTHERS if m != "random" and not get_scorer(m).looks_again}
+MEASURED = {m for m in METHODS | OTHERS if m != "random" and get_scorer(m).from_signals}
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def of(result, scorer):
 
 
 def timing(what, item, responses, ms):
-    return {"what": what, "item": item, "responses": responses, "ms": ms}
+    return {"stage": what, "item": item, "responses": responses, "ms": ms}
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def slow(run, kept=None):
     nlp = english.model()
     ruler = nlp.get_pipe("attribute_ruler")
     found = {}
-    for name, signal in (("A", "lookback"), ("SC", "self_certainty")):
+    for name, signal in (("A", "visual_lookback"), ("SC", "self_certainty")):
         tokens = [float(v) for c in everything for v in getattr(c, signal)]
         mean = sum(tokens) / len(tokens)
         spread = (sum((v - mean) ** 2 for v in tokens) / len(tokens)) ** 0.5
@@ -83,7 +83,7 @@ def run(tmp_path):
     return changed(run, split)
 
 
-SIGNALS = ("log_prob", "lookback", "self_certainty", "entropy")
+SIGNALS = ("log_prob", "visual_lookback", "self_certainty", "entropy")
 
 
 @pytest.mark.parametrize("most", [2000, 7])
@@ -107,7 +107,7 @@ def test_a_signal_on_nouns_is_seen_on_nouns(tmp_path):
     def nouns(row):
         words = [" The", " dog", " is", " a", " cup", "."]
         high = [0.1, 0.9, 0.1, 0.1, 0.9, 0.1]
-        said(row, words, lookback=high, self_certainty=[1 - v for v in high])
+        said(row, words, visual_lookback=high, self_certainty=[1 - v for v in high])
 
     result = get_study("pos")([changed(make_run(tmp_path / "run", n=3), nouns)])
     rows = {row["group"]: row for row in result.rows}

@@ -54,9 +54,9 @@ def pick(candidates, score):
 
 SCORES = {
     "self_certainty": lambda c: float(np.mean(c.self_certainty.astype(float))),
-    "visual_lookback": lambda c: float(np.mean(c.lookback.astype(float))),
+    "visual_lookback": lambda c: float(np.mean(c.visual_lookback.astype(float))),
     "mean_log_prob": lambda c: float(np.mean(c.log_prob.astype(float))),
-    "lookback": lambda c: lookback_score(c.log_prob, c.lookback, 0.5, 1.25),
+    "lookback": lambda c: lookback_score(c.log_prob, c.visual_lookback, 0.5, 1.25),
 }
 
 

@@ -92,8 +92,8 @@ def test_runs_that_differ_in_more_than_the_seed_are_not_mixed(runs, tmp_path):
     with pytest.raises(StudyError, match="otherwise the same"):
         get_study("seeds")([runs[1], shorter])
     colder = make_run(tmp_path / "t", items=12, n=5, seed=8)
-    what = colder.what
-    colder = change(colder, what=what | {"sampling": what["sampling"] | {"temperature": 0.1}})
+    old = colder.settings
+    colder = change(colder, settings=old | {"sampling": old["sampling"] | {"temperature": 0.1}})
     given = [shorter, colder, runs[1], runs[2]]
     assert {r["seed"] for r in get_study("seeds")(given).rows} == {42, 123}
 
@@ -109,6 +109,6 @@ def test_the_group_with_most_seeds_is_taken(runs, tmp_path):
 
 def test_given_candidates_have_no_seed(runs, tmp_path):
     given = make_run(tmp_path / "given", items=12, n=5, seed=9)
-    given = change(given, what=given.what | {"sampling": None, "candidates": {"file": "x"}})
+    given = change(given, settings=given.settings | {"sampling": None, "candidates": {"file": "x"}})
     with pytest.raises(StudyError):
         get_study("seeds")([runs[1], given])

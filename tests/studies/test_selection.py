@@ -9,7 +9,7 @@ from made_runs import make_run
 from slow_outcomes import by_item, mean, record, shorten, slow_outcome
 
 from lookback.runs.layout import RunError
-from lookback.scores.registry import best_first
+from lookback.scores.base import best_first
 from lookback.studies.selection import (
     budgets,
     has,

@@ -82,11 +82,14 @@ def test_a_row_a_token(run):
         here = [row for row in rows if row["candidate"] == index]
         assert [row["token"] for row in here] == list(one.tokens)
         assert [row["t"] for row in here] == list(range(len(one.tokens)))
-        u, q = token_scores(one.log_prob, one.lookback, 0.5), relevance(one.lookback, 1.25)
+        u, q = (
+            token_scores(one.log_prob, one.visual_lookback, 0.5),
+            relevance(one.visual_lookback, 1.25),
+        )
         np.testing.assert_allclose([row["token_score"] for row in here], u)
         np.testing.assert_allclose([row["exp_token_score"] for row in here], np.exp(u))
         np.testing.assert_allclose([row["relevance"] for row in here], q)
-        p, a = one.log_prob.astype(float), one.lookback.astype(float)
+        p, a = one.log_prob.astype(float), one.visual_lookback.astype(float)
         np.testing.assert_allclose([r["exp_token_score"] for r in here], np.exp(p) * a**0.5)
         assert len({tuple(row) for row in rows}) == 1  # the same keys
 

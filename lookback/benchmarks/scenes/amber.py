@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lookback.benchmarks.base import Item
+from lookback.benchmarks.base import Item, benchmark
 from lookback.benchmarks.metrics import mean_percent, share
 from lookback.benchmarks.scenes.description import DescriptionTask, Pairs
 from lookback.benchmarks.scenes.facts import Fact, is_true, scene_facts, told_facts
@@ -25,10 +25,10 @@ from lookback.benchmarks.scenes.world import PLACES
 PROMPT = "Describe the picture in detail."
 
 
+@benchmark("scenes-amber", title="Scenes AMBER")
 class ScenesAmber(DescriptionTask):
     """F1 over facts."""
 
-    name = "scenes-amber"
     prompt = PROMPT
 
     def truth(self, scene: Scene) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lookback.benchmarks.base import Item
+from lookback.benchmarks.base import Item, benchmark
 from lookback.benchmarks.metrics import mean_percent, share
 from lookback.benchmarks.scenes.description import DescriptionTask, Pairs
 from lookback.benchmarks.scenes.parse import parse
@@ -17,10 +17,10 @@ from lookback.benchmarks.scenes.scene import Scene
 PROMPT = "Describe the picture."
 
 
+@benchmark("scenes-caption", title="Scenes Caption")
 class ScenesCaption(DescriptionTask):
     """F1 over objects; and CHAIR's own two numbers, which are better when lower."""
 
-    name = "scenes-caption"
     prompt = PROMPT
 
     def truth(self, scene: Scene) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lookback.benchmarks.base import Item
+from lookback.benchmarks.base import Item, Mentioning
 from lookback.benchmarks.metrics import f1, mean_percent
 from lookback.benchmarks.scenes.lexicon import origins
 from lookback.benchmarks.scenes.parse import parse
@@ -18,7 +18,7 @@ from lookback.benchmarks.scenes.task import ScenesTask
 Pairs = Sequence[tuple[Item, str]]
 
 
-class DescriptionTask(ScenesTask):
+class DescriptionTask(ScenesTask, Mentioning):
     """One prompt for all scenes; F1 as the primary metric."""
 
     primary = "f1"

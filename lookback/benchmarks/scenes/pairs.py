@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lookback.benchmarks.base import Item
+from lookback.benchmarks.base import Item, benchmark
 from lookback.benchmarks.metrics import all_right, mean_percent
 from lookback.benchmarks.scenes.answers import verdict
 from lookback.benchmarks.scenes.chance import pick
@@ -112,10 +112,10 @@ def move(scene: Scene, rng: Rng) -> Pair | None:
 EDITS = (recolor, remove, swap, move)
 
 
+@benchmark("scenes-pairs", title="Scenes Pairs")
 class ScenesPairs(ScenesTask):
     """Correctness, and HallusionBench's three accuracies."""
 
-    name = "scenes-pairs"
     primary = "correctness"
     per_seed = 4  # two questions times two pictures
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lookback.benchmarks.base import Item
+from lookback.benchmarks.base import Item, benchmark
 from lookback.benchmarks.metrics import mean_percent
 from lookback.benchmarks.scenes.answers import matches, verdict
 from lookback.benchmarks.scenes.questions import KINDS, Question
@@ -22,10 +22,10 @@ SHORT_HINT = "Answer in a word or a short phrase."
 ASKED = ("exists", "color", "count", "where", "what")
 
 
+@benchmark("scenes-vqa", title="Scenes VQA")
 class ScenesVQA(ScenesTask):
     """Accuracy, over all and by kind of question."""
 
-    name = "scenes-vqa"
     primary = "accuracy"
 
     def compose(

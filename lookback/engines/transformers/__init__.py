@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from lookback.embedded import LVLM
+from lookback.engines import engine
 from lookback.engines.transformers.engine import TransformersEngine
 from lookback.engines.transformers.recording import Recorder, record
 from lookback.engines.transformers.support import check_supported
@@ -13,6 +14,7 @@ from lookback.engines.transformers.support import check_supported
 __all__ = ["Recorder", "TransformersEngine", "load", "record"]
 
 
+@engine("transformers")
 def load(
     model: Any = None,
     processor: Any = None,
@@ -23,8 +25,9 @@ def load(
     revision: str | None = None,
     trust_remote_code: bool = False,
     prompt: str | None = None,
+    quiet: bool = False,
 ) -> TransformersEngine:
-    """Take in an LVLM.
+    """Models of the transformers library, in this process.
 
     Args:
         model: a hub id, a folder, or a transformers model (then give its processor too); by
@@ -39,12 +42,18 @@ def load(
         trust_remote_code: run code that comes with the model. Attention of its own is refused.
         prompt: how to ask, with `{image}`, `{question}` and `{response}`, where the processor has
             no chat template or another prompt is wanted.
+        quiet: no progress bars and warnings of the library.
 
     Raises:
         UnsupportedModelError: its visual lookback cannot be read.
     """
     import torch
+    import transformers
     from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    if quiet:
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
 
     if model is None and not (LVLM / "config.json").exists():
         raise FileNotFoundError(
@@ -74,4 +83,4 @@ def load(
         model = model.to(device)
     if isinstance(processor, (str, os.PathLike)):
         processor = AutoProcessor.from_pretrained(os.fspath(processor), **hub)
-    return TransformersEngine(model.eval(), processor, name=label, prompt=prompt)
+    return TransformersEngine(model.eval(), processor, name=label, revision=revision, prompt=prompt)

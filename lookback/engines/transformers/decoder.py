@@ -21,9 +21,15 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from lookback.engines import Progress, UnsupportedModelError
+from lookback.engines import Progress
 from lookback.engines.transformers.knockout import Importance
-from lookback.engines.transformers.logits import draw, next_token_probs, streams, token_stats
+from lookback.engines.transformers.logits import (
+    TokenStats,
+    draw,
+    next_token_probs,
+    streams,
+    token_stats,
+)
 from lookback.engines.transformers.prefix import Prefix, SharedCache, SharedPrefix
 from lookback.engines.transformers.support import (
     attention_layers,
@@ -32,16 +38,15 @@ from lookback.engines.transformers.support import (
     text_config,
 )
 from lookback.engines.transformers.tap import LastRow, reading, tapped
+from lookback.signals import SIGNALS
 
 LOGIT_BYTES = 2**28
 """Memory for one batch's logits in float32: it sets how many tokens are scored at once."""
 
-ROWS = ("log_prob", "self_certainty", "entropy", "lookback")
-
 
 @dataclass
 class Continuation:
-    """One continuation: its token ids, its signals (4, T) in the order of `ROWS`, why it ended."""
+    """One continuation: its token ids, its signals (4, T) as `SIGNALS` orders them, its end."""
 
     token_ids: list[int]
     signals: NDArray[np.float32]
@@ -80,8 +85,13 @@ class Decoder:
         with torch.no_grad(), tapped(self.configs):
             yield
 
-    def prefill(self, inputs: Mapping[str, Any]) -> Prefix:
-        """Send a prompt, as a processor made it (batch of one), through the model."""
+    def prefill(self, inputs: Mapping[str, Any], source: Tensor) -> Prefix:
+        """Send a prompt, as a processor made it (batch of one), through the model.
+
+        Args:
+            inputs: what the model takes.
+            source: (P,), True for the tokens whose attention A_t is.
+        """
         ids: Tensor = inputs["input_ids"]
         if ids.shape[0] != 1:
             raise ValueError(f"expected one prompt, got a batch of {ids.shape[0]}")
@@ -89,23 +99,18 @@ class Decoder:
             raise ValueError(
                 f"the prompt has {ids.shape[1]} tokens, the model takes {self.max_length}"
             )
-        vision = ids == self.image_token
-        if "pixel_values" in inputs and not vision.any():
-            raise UnsupportedModelError(
-                f"no image token (id {self.image_token}) in the prompt, though it has an image: "
-                "LookBack needs the vision tokens among the decoder's input ids"
-            )
+        source = source.to(ids.device)
         cache = DynamicCache(config=text_config(self.model))
         # Windows are the mask's business: keep every key, so that continuations can share them.
         cache.layers = [
             DynamicLayer() if isinstance(layer, DynamicSlidingWindowLayer) else layer
             for layer in cache.layers
         ]
-        reader = LastRow(vision, keys=ids.shape[1])
+        reader = LastRow(source[None], keys=ids.shape[1])
         with self._running(), reading(reader):
             out = self.model(**inputs, past_key_values=cache, use_cache=True, **self.last_row)
             logits = out.logits[:, -1].float()
-            return Prefix.of(cache, ids[0], vision[0], logits, reader.lookback(self.layers))
+            return Prefix.of(cache, ids[0], source, logits, reader.lookback(self.layers))
 
     def score(
         self,
@@ -124,22 +129,22 @@ class Decoder:
         share: float,
         progress: Progress | None = None,
     ) -> list[Continuation]:
-        """The signals of given continuations once each loses the vision tokens it looks at most.
+        """The signals of given continuations once each loses the source tokens it looks at most.
 
-        Importance of a vision token: the attention it receives from the continuation's own rows,
+        Importance of a source token: the attention it receives from the continuation's own rows,
         over the heads of the layers first..last - 1. The most important are then hidden, in every
         layer, from the rows that predict the continuation; the prompt before them is shared as it
         is.
 
         Args:
-            prefix: the prompt, with an image.
+            prefix: the prompt, with a source.
             responses: token ids, each at least one.
             layers: which attention layers say what is important, end exclusive.
-            share: of the vision tokens, how many to hide; at least one is.
+            share: of the source tokens, how many to hide; at least one is.
             progress: called with (responses done, of so many).
         """
         shorter = prefix.without_last()
-        count = max(1, int(prefix.vision * share))
+        count = max(1, int(prefix.source * share))
 
         def hide(batch: list[Sequence[int]]) -> list[Continuation]:
             received = self._importance(prefix, batch, layers)
@@ -181,8 +186,8 @@ class Decoder:
         ids = _padded(responses).to(prefix.logits.device)
         n = len(responses)
         signals = torch.empty(4, *ids.shape, device=ids.device)
-        signals[:3, :, 0] = torch.stack(token_stats(prefix.logits.expand(n, -1), ids[:, 0]))
-        signals[3, :, 0] = prefix.lookback[:, 0]
+        stats = token_stats(prefix.logits.expand(n, -1), ids[:, 0])
+        signals[..., 0] = stack_signals(stats, prefix.lookback[:, 0].expand(n))
         reader = SharedPrefix(prefix, tap=self.tap)
         self._read(prefix, reader, ids[:, :-1], ids[:, 1:], signals[..., 1:])
         return _unpadded(responses, signals)
@@ -198,13 +203,12 @@ class Decoder:
             for part in (slice(i, i + step) for i in range(0, length, step)):
                 logits, lookback = self._forward(rows[:, part], cache, reader)
                 stats = token_stats(logits.flatten(0, 1), next_ids[:, part].flatten())
-                signals[:3, :, part] = torch.stack(stats).view(3, n, -1)
-                signals[3, :, part] = lookback
+                signals[..., part] = stack_signals(stats, lookback.flatten()).view(4, n, -1)
 
     def _importance(
         self, prefix: Prefix, responses: list[Sequence[int]], layers: tuple[int, int]
     ) -> Tensor:
-        """Attention that each vision token receives from each response's rows, (n, vision)."""
+        """Attention that each source token receives from each response's rows, (n, source)."""
         ids = _padded(responses).to(prefix.logits.device)
         n, length = ids.shape
         ends = torch.tensor([len(one) for one in responses], device=ids.device)
@@ -269,8 +273,7 @@ class Decoder:
                 probs = next_token_probs(logits, temperature, top_p, top_k)
                 token = draw(probs, uniform[alive, t])
                 ids[alive, t] = token
-                signals[:3, alive, t] = torch.stack(token_stats(logits, token))
-                signals[3, alive, t] = lookback[:, 0]
+                signals[:, alive, t] = stack_signals(token_stats(logits, token), lookback[:, 0])
                 done = torch.isin(token, ends)
                 for i in alive[done].tolist():
                     lengths[i], finish[i] = t + 1, "end"
@@ -293,6 +296,12 @@ class Decoder:
             Continuation(token_ids[i][: lengths[i]], host[:, i, : lengths[i]].copy(), finish[i])
             for i in range(n)
         ]
+
+
+def stack_signals(stats: TokenStats, lookback: Tensor) -> Tensor:
+    """The signals of R tokens as one tensor (4, R), in the order of `SIGNALS`."""
+    found = stats._asdict() | {"visual_lookback": lookback}
+    return torch.stack([found[name] for name in SIGNALS])
 
 
 def _padded(responses: Sequence[Sequence[int]]) -> Tensor:

@@ -1,31 +1,39 @@
-"""The engine for models of the transformers library: text and images in, candidates out."""
+"""The engine for models of the transformers library: conversations in, candidates out."""
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from lookback.engines import Progress
-from lookback.engines.transformers.decoder import ROWS, Continuation, Decoder
+from lookback.conversations import Conversation
+from lookback.engines import ABILITIES, Ability, Engine, Identity, Progress, check_sampling
+from lookback.engines.transformers.decoder import Continuation, Decoder
 from lookback.engines.transformers.prefix import Prefix
 from lookback.engines.transformers.prompts import IdText, Prompter
+from lookback.engines.transformers.sources import source_mask
 from lookback.engines.transformers.support import end_token_ids
-from lookback.families import family_of
-from lookback.images import load_images
-from lookback.signals import Asked, Candidate, Candidates, Signals
+from lookback.families import family_of, video_token_id
+from lookback.signals import SIGNALS, Asked, Candidate, Candidates, Signals
 
 if TYPE_CHECKING:
-    from lookback.engines import Images, Response
+    from lookback.conversations import Images, Messages, SourceLike
+    from lookback.engines import Response
+
+PACKAGES = ("torch", "transformers", "tokenizers")
+WHOLE = 64 * 2**20  # weight files up to this size are hashed whole, larger ones by name and size
 
 
-class TransformersEngine:
+class TransformersEngine(Engine):
     """A transformers LVLM with its processor. Made by `lookback.load`.
 
     Calls from several threads are served one after another. Between calls the model is as it was
@@ -38,12 +46,15 @@ class TransformersEngine:
         family: its row in `lookback.families`.
     """
 
+    abilities: frozenset[Ability] = frozenset(ABILITIES)
+
     def __init__(
         self,
         model: PreTrainedModel,
         processor: Any,
         *,
         name: str | None = None,
+        revision: str | None = None,
         prompt: str | None = None,
     ) -> None:
         self._decoder = Decoder(model)
@@ -51,7 +62,10 @@ class TransformersEngine:
         self.processor = processor
         self.name = name or model.name_or_path or type(model).__name__
         self.family = family_of(model.config)
-        self._prompter = Prompter(processor, self.family, self._decoder.image_token, prompt)
+        self._revision = revision
+        self._prompter = Prompter(
+            processor, self.family, self._decoder.image_token, video_token_id(model.config), prompt
+        )
         if not self._prompter.can_ask:
             raise ValueError(
                 f"{type(processor).__name__} has no chat template: say how to ask, e.g. "
@@ -63,21 +77,41 @@ class TransformersEngine:
     def __repr__(self) -> str:
         return f"TransformersEngine({self.name!r}, {self.family.name}, {self.model.device})"
 
+    def identity(self) -> Identity:
+        """Which model this is."""
+        return Identity(
+            engine="transformers",
+            model=self.name,
+            model_class=type(self.model).__name__,
+            revision=getattr(self.model.config, "_commit_hash", None) or self._revision,
+            weights=fingerprint(Path(self.model.name_or_path)),
+            processor=type(self.processor).__name__,
+            dtype=str(self.model.dtype).removeprefix("torch."),
+            device=self.model.device.type,
+            versions={package: version(package) for package in PACKAGES},
+        )
+
     def score(
         self,
-        image: Images,
-        question: str,
-        responses: str | Sequence[Response],
+        image: Images = None,
+        question: str | None = None,
+        responses: str | Candidate | Sequence[Response] = (),
         *,
+        messages: Messages | None = None,
+        source: SourceLike = None,
         keep_end: bool = False,
         progress: Progress | None = None,
     ) -> Candidates:
         """Record the signals of given responses: one pass for the prompt, one for all responses.
 
         Args:
-            image: a path, URL, bytes, PIL image, a list of these, or None for no image (A_t is 0).
+            image: a path, URL, bytes, PIL image, or a list of these; None for no image, which
+                needs another source.
             question: what was asked, without any image placeholder.
             responses: texts, token-id lists, or candidates (whose token ids are taken as they are).
+            messages: instead of image and question: a conversation in the chat format.
+            source: what A_t is measured on; by default every vision token. See
+                `lookback.conversations`.
             keep_end: let the end-of-turn token be part of each response.
             progress: called with (responses done, of so many).
         """
@@ -89,30 +123,36 @@ class TransformersEngine:
         def work(prefix: Prefix, ids: list[list[int]]) -> list[Continuation]:
             return self._decoder.score(prefix, [[*one, *end] for one in ids], progress)
 
-        return self._given(image, question, given, work)
+        conversation = Conversation.of(image, question, messages)
+        return self._given(conversation, source, given, work)
 
     def knockout(
         self,
-        image: Images,
-        question: str,
-        responses: Sequence[Response],
+        image: Images = None,
+        question: str | None = None,
+        responses: Sequence[Response] = (),
         *,
+        messages: Messages | None = None,
+        source: SourceLike = None,
         layers: tuple[int, int] | None = None,
         share: float | None = None,
         progress: Progress | None = None,
     ) -> Candidates:
-        """The signals of given responses once each loses the vision tokens it looks at most.
+        """The signals of given responses once each loses the source tokens it looks at most.
 
-        For VAUQ. One pass for the prompt, one over the responses to see what they look at, one
-        with that hidden as keys in every layer.
+        For VAUQ, where they are vision tokens. One pass for the prompt, one over the responses to
+        see what they look at, one with that hidden as keys in every layer.
 
         Args:
             image: a path, URL, bytes, PIL image, or a list of these.
             question: what was asked.
             responses: texts, token-id lists, or candidates.
+            messages: instead of image and question: a conversation in the chat format.
+            source: what A_t is measured on; by default every vision token. See
+                `lookback.conversations`.
             layers: the decoder's attention layers that tell what is looked at, end exclusive; by
                 default the family's, for families without any the middle half, with a warning.
-            share: of the vision tokens to hide, above 0 and at most 1; by default the family's.
+            share: of the source tokens to hide, above 0 and at most 1; by default the family's.
             progress: called with (responses done, of so many).
         """
         given = list(responses)
@@ -124,27 +164,28 @@ class TransformersEngine:
         chosen = self._vauq_layers(layers)
 
         def work(prefix: Prefix, ids: list[list[int]]) -> list[Continuation]:
-            if not prefix.vision:
+            if not prefix.source:
                 raise ValueError("there is no image, so there are no vision tokens to hide")
             return self._decoder.knockout(prefix, ids, chosen, share, progress)
 
-        return self._given(image, question, given, work)
+        conversation = Conversation.of(image, question, messages)
+        return self._given(conversation, source, given, work)
 
     def _given(
         self,
-        image: Images,
-        question: str,
+        conversation: Conversation,
+        source: SourceLike,
         given: Sequence[Response],
         work: Callable[[Prefix, list[list[int]]], list[Continuation]],
     ) -> Candidates:
         """Candidates of what `work` makes of given responses' ids after the prompt's one pass."""
         with self._lock:
-            inputs = self._inputs(image, question)
+            inputs, mask = self._inputs(conversation, source)
             prompt_ids = inputs["input_ids"][0].tolist()
             ids = [self._response_ids(prompt_ids, i, one) for i, one in enumerate(given)]
-            found = work(self._decoder.prefill(inputs), ids)
+            found = work(self._decoder.prefill(inputs, mask), ids)
             texts = [one if isinstance(one, str) else None for one in given]
-            return self._candidates(image, question, prompt_ids, found, texts)
+            return self._candidates(conversation, source, prompt_ids, found, texts)
 
     def _vauq_layers(self, layers: tuple[int, int] | None) -> tuple[int, int]:
         depth = self._decoder.layers
@@ -165,10 +206,12 @@ class TransformersEngine:
 
     def sample(
         self,
-        image: Images,
-        question: str,
+        image: Images = None,
+        question: str | None = None,
         n: int = 25,
         *,
+        messages: Messages | None = None,
+        source: SourceLike = None,
         temperature: float = 1.2,
         top_p: float = 0.9,
         top_k: int | None = None,
@@ -184,9 +227,13 @@ class TransformersEngine:
         (seed, i): the first 5 of 25 are the 5 of a smaller draw.
 
         Args:
-            image: a path, URL, bytes, PIL image, a list of these, or None for no image.
+            image: a path, URL, bytes, PIL image, or a list of these; None for no image, which
+                needs another source.
             question: what to ask, without any image placeholder.
             n: how many candidates.
+            messages: instead of image and question: a conversation in the chat format.
+            source: what A_t is measured on; by default every vision token. See
+                `lookback.conversations`.
             temperature: of the sampling; 0 takes the most likely token. Signals are untempered.
             top_p: sample from the likeliest tokens that hold this much probability together.
             top_k: and from at most so many.
@@ -196,13 +243,14 @@ class TransformersEngine:
             keep_end: let the end-of-turn token be part of each response.
             progress: called with (steps done, of at most so many).
         """
-        _check_sampling(n, temperature, top_p, top_k, max_new_tokens)
+        check_sampling(n, temperature, top_p, top_k, max_new_tokens)
         seed = secrets.randbits(32) if seed is None else seed
         stops = [stop] if isinstance(stop, str) else list(stop or [])
         if "" in stops:
             raise ValueError("a stop text must not be empty")
+        conversation = Conversation.of(image, question, messages)
         with self._lock:
-            inputs = self._inputs(image, question)
+            inputs, mask = self._inputs(conversation, source)
             prompt_ids = inputs["input_ids"][0].tolist()
 
             def stopped(ids: list[int]) -> bool:
@@ -210,7 +258,7 @@ class TransformersEngine:
                 return any(one in text for one in stops)
 
             drawn = self._decoder.sample(
-                self._decoder.prefill(inputs),
+                self._decoder.prefill(inputs, mask),
                 n,
                 temperature=temperature,
                 top_p=top_p,
@@ -231,13 +279,14 @@ class TransformersEngine:
                 "stop": stops,
                 "seed": seed,
             }
-            return self._candidates(image, question, prompt_ids, drawn, sampling=settings)
+            return self._candidates(conversation, source, prompt_ids, drawn, sampling=settings)
 
-    def ask(
+    def generate(
         self,
-        image: Images,
-        prompt: str | Sequence[str],
+        image: Images = None,
+        prompts: str | Sequence[str] | None = None,
         *,
+        messages: Messages | None = None,
         max_new_tokens: int = 256,
         temperature: float = 0.0,
         top_p: float = 1.0,
@@ -246,27 +295,46 @@ class TransformersEngine:
         """Plain answers to one or several prompts about one image, in one batch; no signals.
 
         For the model's own use as a judge. Greedy unless a temperature is given.
+
+        Args:
+            image: a path, URL, bytes, PIL image, a list of these, or None for no image.
+            prompts: what to ask.
+            messages: instead of both: a conversation in the chat format; it has one answer.
+            max_new_tokens: the longest answer.
+            temperature: of the sampling; 0 takes the most likely token.
+            top_p: sample from the likeliest tokens that hold this much probability together.
+            seed: of the sampling.
         """
-        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
-        if not prompts:
+        if isinstance(prompts, str) or prompts is None:
+            conversations = [Conversation.of(image, prompts, messages)]
+        elif messages is not None:
+            raise TypeError("give either an image and prompts, or messages, not both")
+        else:
+            conversations = [Conversation.of(image, one) for one in prompts]
+        if not conversations:
             return []
-        images = load_images(image)
         sampling: dict[str, Any] = {"do_sample": False}
         if temperature > 0:
             sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
         with self._lock, torch.no_grad(), torch.random.fork_rng():
             torch.manual_seed(seed)
-            texts = [self._prompter.text(len(images), one) for one in prompts]
-            inputs = self._prompter.inputs([images] * len(texts), texts, self.model)
+            texts = [self._prompter.text(one) for one in conversations]
+            inputs = self._prompter.inputs(conversations, texts, self.model)
             out = self.model.generate(**inputs, max_new_tokens=max_new_tokens, **sampling)
         new = out[:, inputs["input_ids"].shape[1] :]
         answers: list[str] = self._prompter.tokenizer.batch_decode(new, skip_special_tokens=True)
         return [answer.strip() for answer in answers]
 
-    def _inputs(self, image: Images, question: str) -> dict[str, Any]:
-        images = load_images(image)
-        text = self._prompter.text(len(images), question)
-        return self._prompter.inputs([images], [text], self.model)
+    def _inputs(
+        self, conversation: Conversation, source: SourceLike = None
+    ) -> tuple[dict[str, Any], torch.Tensor]:
+        """What the model takes, and which of the prompt's tokens are the source, (P,)."""
+        conversation.source(source)  # what is not there is said before any image is read
+        inputs = self._prompter.inputs(
+            [conversation], [self._prompter.text(conversation)], self.model
+        )
+        ids = inputs["input_ids"][0].tolist()
+        return inputs, source_mask(self._prompter, conversation, ids, source)
 
     def _response_ids(self, prompt_ids: list[int], i: int, response: Response) -> list[int]:
         if isinstance(response, str):
@@ -284,8 +352,9 @@ class TransformersEngine:
                     f"response {i}: token id {token} is outside the vocabulary of "
                     f"{self._decoder.vocab}"
                 )
-            if token == self._decoder.image_token:
-                raise ValueError(f"response {i}: token id {token} is the image placeholder")
+            for kind, placeholder in self._prompter.media_tokens.items():
+                if token == placeholder:
+                    raise ValueError(f"response {i}: token id {token} is the {kind} placeholder")
         return ids
 
     def _trim(
@@ -304,8 +373,8 @@ class TransformersEngine:
 
     def _candidates(
         self,
-        image: Images,
-        question: str,
+        conversation: Conversation,
+        source: SourceLike,
         prompt_ids: list[int],
         found: list[Continuation],
         texts: Sequence[str | None] | None = None,
@@ -317,12 +386,14 @@ class TransformersEngine:
         ]
         return Candidates(
             tuple(items),
-            question,
+            conversation.question,
             np.array(prompt_ids),
             model=self.name,
-            defaults={"alpha": self.family.alpha, "lam": self.family.lam},
+            defaults=self.family.defaults,
             sampling=sampling or {},
-            asked=Asked(self, image),
+            messages=conversation.to_json(),
+            source=source,
+            asked=Asked(self, conversation),
         )
 
 
@@ -337,19 +408,21 @@ def make_candidate(
     signals = Signals(
         np.array(one.token_ids),
         tuple(prompter.pieces(prompt_ids, one.token_ids)),
-        **dict(zip(ROWS, one.signals, strict=True)),
+        **dict(zip(SIGNALS, one.signals, strict=True)),
     )
     text = prompter.decode(prompt_ids, one.token_ids) if text is None else text
     return Candidate(i, text, signals, one.finish)
 
 
-def _check_sampling(
-    n: int, temperature: float, top_p: float, top_k: int | None, max_new_tokens: int
-) -> None:
-    for name, value in (("n", n), ("max_new_tokens", max_new_tokens), ("top_k", top_k)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name} = {value}: must be at least 1")
-    if not temperature >= 0:
-        raise ValueError(f"temperature = {temperature}: must be at least 0")
-    if not 0 < top_p <= 1:
-        raise ValueError(f"top_p = {top_p}: must be above 0 and at most 1")
+def fingerprint(folder: Path) -> str | None:
+    """Of a model's files, the same for the same weights; None if it is in no folder."""
+    files = sorted([*folder.glob("*.safetensors"), *folder.glob("config.json")])
+    if not files or not folder.is_dir():
+        return None
+    found = hashlib.sha256()
+    for file in files:
+        size = file.stat().st_size
+        found.update(f"{file.name} {size}\n".encode())
+        if size <= WHOLE:
+            found.update(file.read_bytes())
+    return found.hexdigest()[:16]

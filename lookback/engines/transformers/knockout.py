@@ -1,4 +1,4 @@
-"""Which vision tokens a response looks at most: attention a key receives, summed as it is computed.
+"""Which source tokens a response looks at most: attention a key receives, summed as it is computed.
 
 The tap's per-row share says how much a row looks at the picture; this says at which part. Weights
 are rebuilt from the layer's keys and the rows' log-sum-exps, reduced at once, and never kept.
@@ -15,7 +15,7 @@ from lookback.engines.transformers.tap import Call
 
 
 class Importance(SharedPrefix):
-    """Adds up the attention that each vision token receives from the rows of each continuation.
+    """Adds up the attention that each source token receives from the rows of each continuation.
 
     Args:
         prefix: the prompt.
@@ -23,7 +23,7 @@ class Importance(SharedPrefix):
         layers: the attention layers to read, end exclusive.
 
     Attributes:
-        received: (n, vision), summed over the layers, heads and rows read so far.
+        received: (n, source), summed over the layers, heads and rows read so far.
         valid: (n, R), the rows of the next pass that count (others are padding); set before it.
     """
 
@@ -31,23 +31,23 @@ class Importance(SharedPrefix):
         super().__init__(prefix)
         self.chosen = range(*layers)
         device = prefix.logits.device
-        self.received = torch.zeros(n, prefix.vision, device=device)
+        self.received = torch.zeros(n, prefix.source, device=device)
         self.valid = torch.zeros(n, 0, dtype=torch.bool, device=device)
 
-    def observe(self, call: Call, vision_keys: Tensor, lse: Tensor) -> None:
+    def observe(self, call: Call, source_keys: Tensor, lse: Tensor) -> None:
         """Sum one layer's attention weights over its heads and the valid rows."""
         if self.layers_read not in self.chosen:
             return
         scale, softcap, _ = call.settings()
-        kv_heads, vision, _ = vision_keys.shape
+        kv_heads, source, _ = source_keys.shape
         n, heads, rows, _ = call.query.shape
         query = call.query.unflatten(1, (kv_heads, -1))  # (n, H_kv, g, R, D)
         level = lse.unflatten(1, (kv_heads, -1))
-        keys = vision_keys[None, :, None].transpose(-1, -2)
-        order = self.prefix.order[:vision]
-        step = max(1, MATH_SCORES // (heads * rows * vision))
+        keys = source_keys[None, :, None].transpose(-1, -2)
+        order = self.prefix.order[:source]
+        step = max(1, MATH_SCORES // (heads * rows * source))
         for part in (slice(i, i + step) for i in range(0, n, step)):
-            scores = (query[part] @ keys).float() * scale  # (s, H_kv, g, R, vision)
+            scores = (query[part] @ keys).float() * scale  # (s, H_kv, g, R, source)
             if softcap is not None:
                 scores = softcap * torch.tanh(scores / softcap)
             weights = (scores - level[part, ..., None]).exp()

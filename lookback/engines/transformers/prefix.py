@@ -4,7 +4,7 @@
 continuations: to the model it looks as long as prompt and continuation together, but it stores and
 returns the continuations' keys alone. `SharedPrefix`, the reader, then attends to the shared
 prompt (all continuations as rows of one batch) and to each continuation's own keys, and joins the
-two. In every layer the prompt's vision keys come first, so that they are one slice.
+two. In every layer the prompt's source keys come first, so that they are one slice.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Prefix:
     """A prompt that went through the model once.
 
     Attributes:
-        layers: the prompt's cache, one entry a layer; attention keys have their vision part first.
+        layers: the prompt's cache, one entry a layer; attention keys have their source part first.
         order: the prompt's positions in the order in which `layers` hold them.
-        vision: how many of them are vision tokens.
+        source: how many of them are source tokens.
         last: the id of the last token, whose row predicts the first response token.
         logits: (1, V), that prediction.
         lookback: (1, 1), its A_t.
@@ -40,38 +40,38 @@ class Prefix:
 
     layers: list[Any]
     order: Tensor
-    vision: int
+    source: int
     last: int
     logits: Tensor
     lookback: Tensor
 
     @property
     def length(self) -> int:
-        """The number of prompt tokens, vision tokens included."""
+        """The number of prompt tokens, source tokens included."""
         return len(self.order)
 
     @classmethod
     def of(
-        cls, cache: Cache, ids: Tensor, vision: Tensor, logits: Tensor, lookback: Tensor
+        cls, cache: Cache, ids: Tensor, source: Tensor, logits: Tensor, lookback: Tensor
     ) -> Prefix:
-        """Take over a prompt's cache; of its `ids` (P,), `vision` (P,) marks the vision tokens."""
-        order = torch.cat([vision.nonzero()[:, 0], (~vision).nonzero()[:, 0]])
+        """Take over a prompt's cache; of its `ids` (P,), `source` (P,) marks the source tokens."""
+        order = torch.cat([source.nonzero()[:, 0], (~source).nonzero()[:, 0]])
         for layer in cache.layers:
             if type(layer) is DynamicLayer and layer.is_initialized:
                 places = order.to(layer.keys.device)
                 layer.keys = layer.keys.index_select(2, places)
                 layer.values = layer.values.index_select(2, places)
-        return cls(list(cache.layers), order, int(vision.sum()), int(ids[-1]), logits, lookback)
+        return cls(list(cache.layers), order, int(source.sum()), int(ids[-1]), logits, lookback)
 
     def without_last(self) -> Prefix:
         """The same prompt without its last token, so that this token's row can be computed again.
 
         Raises:
             UnsupportedModelError: a layer keeps a state instead of keys, or the prompt ends with a
-                vision token.
+                source token.
         """
         if self.order[-1] != self.length - 1:
-            raise UnsupportedModelError("the prompt ends with a vision token: nothing is asked")
+            raise UnsupportedModelError("the prompt ends with a source token: nothing is asked")
         for layer in self.layers:
             if type(layer) is not DynamicLayer:
                 raise UnsupportedModelError(
@@ -168,7 +168,7 @@ class SharedPrefix(Reader):
         prefix: the prompt.
         tap: False records nothing and attends to the prompt in one piece: the bound that the tap is
             measured against.
-        hidden: (n, vision), the vision tokens, in the prefix's order, that each continuation may
+        hidden: (n, source), the source tokens, in the prefix's order, that each continuation may
             not look at.
     """
 
@@ -211,23 +211,23 @@ class SharedPrefix(Reader):
                 seen = shown if seen is None else seen & shown
             return attend(folded, keys, values, scale=scale, softcap=softcap, mask=seen)
 
-        vision = self.prefix.vision if self.tap else 0
-        whole, looked = over_prompt(vision, length), None
-        if vision:
+        source = self.prefix.source if self.tap else 0
+        whole, looked = over_prompt(source, length), None
+        if source:
             shown = None if self.hidden is None else self._fold_shown(query, kv_heads)
-            whole, looked = join(over_prompt(0, vision, shown), whole)
+            whole, looked = join(over_prompt(0, source, shown), whole)
         whole = Part(*(_unfold(x[0], n, heads, rows) for x in whole))
         whole, share = join(whole, self._own(call))
         if self.tap:
             looked = (
                 torch.zeros_like(share) if looked is None else _unfold(looked[0], n, heads, rows)
             )
-            self.observe(call, prompt.keys[0, :, :vision], whole.lse)
+            self.observe(call, prompt.keys[0, :, :source], whole.lse)
             self.add(looked * share)
         return whole.out.transpose(1, 2).to(query.dtype).contiguous(), None
 
-    def observe(self, call: Call, vision_keys: Tensor, lse: Tensor) -> None:
-        """Called in every layer with (H_kv, vision, D) and the rows' log-sum-exps (n, H, R)."""
+    def observe(self, call: Call, source_keys: Tensor, lse: Tensor) -> None:
+        """Called in every layer with (H_kv, source, D) and the rows' log-sum-exps (n, H, R)."""
 
     def _own(self, call: Call) -> Part:
         """Each continuation over its own tokens."""
@@ -242,11 +242,11 @@ class SharedPrefix(Reader):
         return attend(query, key, value, scale=scale, softcap=softcap, mask=own, causal=causal)
 
     def _fold_shown(self, query: Tensor, kv_heads: int) -> Tensor:
-        """Which vision keys each row may look at, folded as the query is."""
+        """Which source keys each row may look at, folded as the query is."""
         assert self.hidden is not None
         n, heads, rows, _ = query.shape
         shown = ~self.hidden.to(query.device)[:, None, None]
-        return shown.expand(n, heads // kv_heads, rows, -1).reshape(1, 1, -1, self.prefix.vision)
+        return shown.expand(n, heads // kv_heads, rows, -1).reshape(1, 1, -1, self.prefix.source)
 
     def _fold_mask(self, mask: Tensor, query: Tensor, kv_heads: int) -> Tensor:
         """The mask of the prompt's keys, folded as the query is. Layers share masks: keep it."""

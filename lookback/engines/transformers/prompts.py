@@ -1,24 +1,26 @@
-"""Between text and token ids: how a question becomes a prompt, and a response its tokens.
+"""Between text and token ids: how a conversation becomes a prompt, and a response its tokens.
 
-A response is tokenized *in its place*, behind the end of the prompt. A SentencePiece model writes
-"▁The" after "ASSISTANT:", a byte-level one "The" after a newline; whether a blank stands between
-prompt and answer is what the chat template does with an assistant's turn (`lead`). So what was
-sampled and is given back as text gets the tokens the model wrote, wherever those are the
-tokenizer's own spelling of that text.
+A prompt is what the model's own chat template makes of the conversation. A response is tokenized
+*in its place*, behind the end of the prompt. A SentencePiece model writes "▁The" after
+"ASSISTANT:", a byte-level one "The" after a newline; whether a blank stands between prompt and
+answer is what the chat template does with an assistant's turn (`lead`). So what was sampled and is
+given back as text gets the tokens the model wrote, wherever those are the tokenizer's own spelling
+of that text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import Any
 
+import jinja2
 import torch
 
+from lookback.conversations import Conversation, Part, SourceError, Turn
+from lookback.engines import UnsupportedModelError
 from lookback.families import Family
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 _MARK = "LOOKBACK"
 
@@ -30,11 +32,17 @@ class Prompter:
         processor: a transformers processor (or anything with its call, `tokenizer` and template).
         family: used where the processor has no chat template.
         image_token: the id of the image placeholder.
+        video_token: the id of the video placeholder, if the model takes videos.
         prompt: overrides both; a text with `{image}`, `{question}` and `{response}`.
     """
 
     def __init__(
-        self, processor: Any, family: Family, image_token: int, prompt: str | None = None
+        self,
+        processor: Any,
+        family: Family,
+        image_token: int,
+        video_token: int | None = None,
+        prompt: str | None = None,
     ) -> None:
         self.processor = processor
         self.tokenizer: Any = getattr(processor, "tokenizer", None)
@@ -45,63 +53,174 @@ class Prompter:
         self.can_ask = has_template or self.format is not None
         if self.format is not None and "{question}" not in self.format:
             raise ValueError(f"prompt {self.format!r} has no {{question}} in it")
+        self.media_tokens = {"image": image_token}
+        if video_token is not None:
+            self.media_tokens["video"] = video_token
         self.placeholder = getattr(
             processor, "image_token", None
         ) or self.tokenizer.convert_ids_to_tokens(image_token)
         self._special = [t for t in self.tokenizer.all_special_tokens if t]
         self._special_ids = set(self.tokenizer.all_special_ids)
 
-    def text(self, images: int, question: str) -> str:
-        """The prompt for a question about so many images."""
-        if self.placeholder in question:
-            raise ValueError(
-                f"the question contains the image placeholder {self.placeholder!r}: images are put "
-                "into the prompt for you, leave it out"
-            )
-        if self.format is not None:
-            return self._format(images, question)[0]
-        return self._template(_turn("user", question, images), add_generation_prompt=True)
+    def text(self, conversation: Conversation) -> str:
+        """The prompt for a conversation, with one placeholder for each image and video.
 
-    def _format(self, images: int, question: str) -> tuple[str, str]:
+        Raises:
+            ValueError: a text has a placeholder in it, or the chat template refuses.
+            UnsupportedModelError: it has a video, and the model takes none.
+        """
+        for part in conversation.parts("text"):
+            if self.placeholder in part.text:
+                raise ValueError(
+                    f"the question contains the image placeholder {self.placeholder!r}: images are "
+                    "put into the prompt for you, leave it out"
+                )
+        if conversation.parts("video") and "video" not in self.media_tokens:
+            raise UnsupportedModelError("this model takes no videos: its config has no video token")
+        if self.format is not None:
+            return self._format(conversation)[0]
+        return self._template(conversation.turns, add_generation_prompt=True)
+
+    def _format(self, conversation: Conversation) -> tuple[str, str]:
+        """The prompt, and what stands between it and the answer; one turn, images first."""
         assert self.format is not None
+        (turn, *more) = conversation.turns
+        kinds = [part.kind for part in turn.parts]
+        images = kinds.count("image")
+        if more or kinds != ["image"] * images + ["text"]:
+            raise ValueError(
+                f"{type(self.processor).__name__} has no chat template: it can be asked one "
+                "question after its images, and no other conversation"
+            )
         head, _, _ = self.format.partition("{response}")
         # Replaced in one go each, so that braces in a question stay what they are.
         prompt = head.rstrip(" ").replace("{image}", self.placeholder * images)
-        return prompt.replace("{question}", question), head[len(head.rstrip(" ")) :]
+        return prompt.replace("{question}", turn.text), head[len(head.rstrip(" ")) :]
 
-    def _template(self, *turns: dict[str, Any], add_generation_prompt: bool) -> str:
-        text: str = self.processor.apply_chat_template(
-            list(turns), add_generation_prompt=add_generation_prompt, tokenize=False
-        )
+    def _template(self, turns: Sequence[Turn], add_generation_prompt: bool) -> str:
+        messages = [
+            {
+                "role": turn.role,
+                "content": [
+                    {"type": "text", "text": part.text}
+                    if part.kind == "text"
+                    else {"type": part.kind}
+                    for part in turn.parts
+                ],
+            }
+            for turn in turns
+        ]
+        try:
+            text: str = self.processor.apply_chat_template(
+                messages, add_generation_prompt=add_generation_prompt, tokenize=False
+            )
+        except jinja2.TemplateError as error:
+            raise ValueError(
+                f"this model's chat template refuses the conversation: {error}"
+            ) from error
         return text
 
     @cached_property
     def lead(self) -> str:
         """What the template puts between the end of a prompt and the assistant's words."""
+        asked, answered = _turn("user", "?"), _turn("assistant", _MARK)
         if self.format is not None:
-            return self._format(0, "")[1]
+            return self._format(Conversation((asked,)))[1]
         if not self.can_ask:
             return ""
-        asked, answered = _turn("user", "?", 0), _turn("assistant", _MARK, 0)
-        prompt = self._template(asked, add_generation_prompt=True)
-        full = self._template(asked, answered, add_generation_prompt=False)
+        prompt = self._template([asked], add_generation_prompt=True)
+        full = self._template([asked, answered], add_generation_prompt=False)
         between, mark, _ = full.removeprefix(prompt).partition(_MARK)
         return between if mark and full.startswith(prompt) and not between.strip() else ""
 
+    def media_words(self, kind: str) -> str:
+        """What the template writes for an image (or a video), from its first special token to its
+        last; "" if there is none.
+        """
+        if self.format is not None:
+            return self.placeholder
+        plain = self._template([_turn("user", _MARK)], add_generation_prompt=False)
+        part: Part = Part("image") if kind == "image" else Part("video")
+        shown = Turn("user", (part, Part("text", _MARK)))
+        more = self._template([shown], add_generation_prompt=False)
+        added = self.tokenizer.get_added_vocab()
+        tokens = [token for token in added if token in more and token not in plain]
+        if not tokens:
+            return ""
+        first = min(more.index(token) for token in tokens)
+        last = max(more.rindex(token) + len(token) for token in tokens)
+        return more[first:last]
+
+    def media_expansions(self, order: Sequence[str], conversation: Conversation) -> list[list[int]]:
+        """The tokens that the processor makes of each image and video.
+
+        They are shown to it once more, each behind a special token that stands nowhere else.
+
+        Args:
+            order: "image" or "video" each, in the order of the prompt.
+            conversation: has them.
+
+        Raises:
+            SourceError: the processor does not keep them apart.
+        """
+        words = {kind: self.media_words(kind) for kind in set(order)}
+        border = next((t for t in self._special if not any(t in w for w in words.values())), None)
+        if border is None:
+            raise SourceError("the tokenizer has no special token to tell the images apart by")
+        text = "".join(border + words[kind] for kind in order) + border
+        inputs = self.processor(**self._arguments([conversation], [text]))
+        ids = inputs["input_ids"][0].tolist()
+        number = self.tokenizer.convert_tokens_to_ids(border)
+        edges = [i for i, token in enumerate(ids) if token == number][-len(order) - 1 :]
+        if len(edges) != len(order) + 1:
+            raise SourceError("the processor of this model does not keep its images apart")
+        return [ids[a + 1 : b] for a, b in pairwise(edges)]
+
     def inputs(
-        self, images: Sequence[Sequence[Image]], texts: Sequence[str], model: Any
+        self, conversations: Sequence[Conversation], texts: Sequence[str], model: Any
     ) -> dict[str, Any]:
         """Model inputs for one or several prompts, padded on the left, on the model's device."""
+        inputs = self.processor(**self._arguments(conversations, texts))
+        return to_model({k: v for k, v in inputs.items() if k != "labels"}, model)
+
+    def _arguments(
+        self, conversations: Sequence[Conversation], texts: Sequence[str]
+    ) -> dict[str, Any]:
         arguments: dict[str, Any] = {"text": list(texts), "return_tensors": "pt"}
-        if any(images):
-            arguments["images"] = [list(one) for one in images]
+        if any(one.images for one in conversations):
+            arguments["images"] = [one.images for one in conversations]
+        if any(one.videos for one in conversations):
+            arguments["videos"] = [video for one in conversations for video in one.videos]
         if len(texts) > 1:
             arguments |= {"padding": True, "padding_side": "left"}
-        bos = self.tokenizer.bos_token
-        if bos and texts[0].startswith(bos):  # the template wrote it: not a second time
+        if not self._adds_special(texts[0]):
             arguments["add_special_tokens"] = False
-        inputs = self.processor(**arguments)
-        return to_model({k: v for k, v in inputs.items() if k != "labels"}, model)
+        return arguments
+
+    def _adds_special(self, text: str) -> bool:
+        """Whether the tokenizer is to put its own first token before a prompt that has none."""
+        bos = self.tokenizer.bos_token
+        return not (bos and text.startswith(bos))
+
+    def offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The tokens of a whole prompt, and which of its characters each stands for.
+
+        Raises:
+            SourceError: the tokenizer cannot tell.
+        """
+        if not self.tokenizer.is_fast:
+            raise SourceError(
+                f"a text as the source needs to know which characters each token stands for, and "
+                f"{type(self.tokenizer).__name__} cannot tell"
+            )
+        found = self.tokenizer(
+            text, add_special_tokens=self._adds_special(text), return_offsets_mapping=True
+        )
+        return list(found["input_ids"]), [(int(a), int(b)) for a, b in found["offset_mapping"]]
+
+    def decode_all(self, ids: Sequence[int]) -> str:
+        """The text of some tokens, special ones too."""
+        return self._batch_decode([list(ids)])[0]
 
     def encode(self, prompt_ids: Sequence[int], response: str) -> list[int]:
         """The tokens of `response` as the model would have written it after the prompt.
@@ -205,6 +324,5 @@ def to_model(inputs: Mapping[str, Any], model: Any) -> dict[str, Any]:
     }
 
 
-def _turn(role: str, text: str, images: int) -> dict[str, Any]:
-    content = [{"type": "image"}] * images + [{"type": "text", "text": text}]
-    return {"role": role, "content": content}
+def _turn(role: str, text: str) -> Turn:
+    return Turn(role, (Part("text", text),))

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from transformers import AutoProcessor, DynamicCache, PreTrainedModel
 
-from lookback.engines.transformers.decoder import Continuation
+from lookback.engines.transformers.decoder import Continuation, stack_signals
 from lookback.engines.transformers.engine import TransformersEngine, make_candidate
-from lookback.engines.transformers.logits import token_stats
+from lookback.engines.transformers.logits import TokenStats, token_stats
 from lookback.engines.transformers.prompts import IdText, Prompter
 from lookback.engines.transformers.support import (
     attention_layers,
@@ -81,9 +81,9 @@ class _Generation:
     returned: int
     end_tokens: list[int]
     padding: Tensor | None  # (B / returned, P), 0 where a prompt is padded
-    lookback: list[Tensor] = field(default_factory=list)  # (B,) a step
-    tokens: list[Tensor] = field(default_factory=list)  # (B,) a step but the last
-    stats: list[Tensor] = field(default_factory=list)  # (3, B) a step but the last
+    lookback: list[Tensor] = field(default_factory=list)  # (B,) per step
+    tokens: list[Tensor] = field(default_factory=list)  # (B,) per step but the last
+    stats: list[Tensor] = field(default_factory=list)  # (3, B) per step but the last
     logits: Tensor | None = None  # (B, V), of the newest pass
 
     def chosen(self, token: Tensor) -> None:
@@ -147,8 +147,8 @@ class Recorder:
         assert generation.logits is not None
         last = torch.stack(token_stats(generation.logits, sequences[:, -1]))
         stats = torch.stack([*generation.stats, last])  # (T, 3, B)
-        lookback = torch.stack(generation.lookback)[:, None]  # (T, 1, B)
-        signals = torch.cat([stats, lookback], 1).cpu().numpy()
+        lookback = torch.stack(generation.lookback)  # (T, B)
+        signals = stack_signals(TokenStats(*stats.unbind(1)), lookback).cpu().numpy()  # (4, T, B)
 
         own = generation.prompt_ids[rows[0]]
         if generation.padding is not None:
@@ -162,7 +162,7 @@ class Recorder:
             ended = [t for t, token in enumerate(ids) if token in generation.end_tokens]
             length = ended[0] if ended else len(ids)
             found = Continuation(
-                ids[:length], signals[:length, :, row].T, "end" if ended else "length"
+                ids[:length], signals[:, :length, row], "end" if ended else "length"
             )
             items.append(make_candidate(prompter, prompt_ids, i, found))
         words = [token for token in prompt_ids if token != self._image_token]
@@ -171,7 +171,7 @@ class Recorder:
             prompter.decode([], words),
             np.array(prompt_ids),
             model=self.model.name_or_path or type(self.model).__name__,
-            defaults={"alpha": family.alpha, "lam": family.lam},
+            defaults=family.defaults,
         )
 
     def _prompter(self) -> Prompter | IdText:
@@ -215,7 +215,7 @@ class Recorder:
         vision = ids == self._image_token
         if cache is None or int(cache.get_seq_length()) == 0:
             self._generations.append(_Generation(ids.clone(), **self._call))
-            self._reader.vision = vision
+            self._reader.source = vision
             self._reader.keys = ids.shape[1] if isinstance(cache, DynamicCache) else None
             return
         self._reader.keys = None
@@ -228,7 +228,7 @@ class Recorder:
             generation.lookback.clear()
         else:
             generation.chosen(ids[:, -1])
-        self._reader.vision = torch.cat([self._reader.vision, vision], 1)
+        self._reader.source = torch.cat([self._reader.source, vision], 1)
 
     def _after(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any

@@ -90,7 +90,7 @@ class Settings(NamedTuple):
 
 
 class Reader(ABC):
-    """Sums up, over the layers of one pass, the share of attention paid to the vision tokens."""
+    """Sums up, over the layers of one pass, the share of attention paid to the source."""
 
     def __init__(self) -> None:
         self.reset()
@@ -144,20 +144,20 @@ class Reader(ABC):
 class LastRow(Reader):
     """Reads the last row of each pass: the one that predicts the next token.
 
-    `vision` (B, K) marks the vision positions among all positions up to that row. `keys` is how
+    `source` (B, K) marks the source positions among all positions up to that row. `keys` is how
     many keys each layer must then have, where that is known: not so in a cache that slides, or one
     with room to spare.
     """
 
-    def __init__(self, vision: Tensor, keys: int | None = None) -> None:
+    def __init__(self, source: Tensor, keys: int | None = None) -> None:
         super().__init__()
-        self.vision = vision
+        self.source = source
         self.keys = keys
 
     def attend(self, call: Call) -> tuple[Tensor, Tensor | None]:
         """The call as it is, and the mass of the last row beside it."""
         scale, softcap, window = call.settings()
-        seen, keys = self.vision.shape[1], call.key.shape[2]
+        seen, keys = self.source.shape[1], call.key.shape[2]
         if self.keys is not None and keys != self.keys:
             raise UnsupportedModelError(
                 f"{call.layer} attends to {keys} keys where the context has {self.keys}: they are "
@@ -168,9 +168,9 @@ class LastRow(Reader):
             scores = softcap * torch.tanh(scores / softcap)
         scores = _mask_row(scores, call.mask, seen, window)
         # A sliding cache hands over the newest positions alone, a static one has room to spare.
-        vision = self.vision[:, max(0, seen - keys) :]
-        vision = torch.nn.functional.pad(vision, (0, keys - vision.shape[1]))
-        share = (scores.softmax(-1) * vision[:, None]).sum(-1)
+        source = self.source[:, max(0, seen - keys) :]
+        source = torch.nn.functional.pad(source, (0, keys - source.shape[1]))
+        share = (scores.softmax(-1) * source[:, None]).sum(-1)
         self.add(share[..., None])
         return call.run()
 

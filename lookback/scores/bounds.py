@@ -1,4 +1,4 @@
-"""The floor: any response."""
+"""The floor and the ceiling of every selection."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import zlib
 
 import numpy as np
 
+from lookback.scores.base import SignalBatch, scorer
 from lookback.scores.formula import Array
-from lookback.scores.registry import SignalBatch, scorer
 
 
-@scorer("random", needs="texts", together=True)
+@scorer(
+    "random",
+    needs="texts",
+    joint=True,
+    title="Random",
+    color="#94a3b8",
+    expected="uniform",
+    paper=1,
+)
 def random(batch: SignalBatch, seed: int = 0) -> Array:
     """The floor: random selection.
 
@@ -21,3 +29,12 @@ def random(batch: SignalBatch, seed: int = 0) -> Array:
         texts = "\0".join(batch.texts[part]).encode("utf-8", "surrogatepass")
         scores[part] = np.random.default_rng([seed, zlib.crc32(texts)]).random(len(scores[part]))
     return scores
+
+
+@scorer("oracle", needs="truth", title="Oracle", color="#111827")
+def oracle(batch: SignalBatch) -> Array:
+    """The ceiling: the true quality.
+
+    Give the benchmark's own metric as quality=[...], a number per response.
+    """
+    return np.asarray(batch.quality)

@@ -17,13 +17,13 @@ from lookback.images import load_images
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from lookback.engines import Images
+    from lookback.conversations import Images
 
 PREFIX = "A photo depicts "
 """What CLIPScore puts before each text. A model whose config says otherwise goes first: an entry
 `lookback` with a `prefix`."""
 KEPT = 256  # images whose embedding is remembered
-BATCH = 64  # texts a pass
+BATCH = 64  # texts per pass
 
 
 class DualEncoder:

@@ -1,35 +1,32 @@
-"""One registry of scorers: what each is called, what it needs, which settings it has.
+"""What every scorer is: a function with a name, what it needs, and how tables and figures show it.
 
-A scorer is a function that gives one number a response, higher is better. Most work on a ragged
-batch of signals and texts, of one question or of a whole run:
+A scorer gives one number per response. Most work on a ragged batch of signals and texts, of one
+question or of a whole run:
 
-    @scorer("mean_log_prob")
+    @scorer("mean_log_prob", title="Mean log p")
     def mean_log_prob(batch):
         return batch.mean(batch.log_prob)
 
-Those that look again (`needs="model"` or "clip") get the candidates of one question instead, with
-the engine and the image in `candidates.asked`.
+Those that need a model (`needs="model"` or "clip") get the candidates of one question instead, with
+the engine and the conversation in `candidates.asked`.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lookback.registry import Registry
 from lookback.scores.formula import Array, concatenate, ragged_starts
 from lookback.signals import SIGNALS, Signals
 
 if TYPE_CHECKING:
+    from lookback.engines import Ability
     from lookback.signals import Candidates
 
 NEEDS = {
@@ -40,6 +37,13 @@ NEEDS = {
     "model": "the model, again",
 }
 """What scorers may need beside the responses' signals, from the cheapest to the dearest."""
+F = TypeVar("F", bound=Callable[..., Any])
+GREY = "#94a3b8"
+"""The colour of a scorer that names none."""
+
+
+class ScorerError(ValueError):
+    """A scorer failed, or gave something else than one number per response; it is named."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +54,7 @@ class SignalBatch:
         lengths: (R,), the number of tokens of each response.
         sizes: the number of responses to each question; they stand together.
         texts: the R responses.
-        log_prob, lookback, self_certainty, entropy: the signals of all tokens.
+        log_prob, visual_lookback, self_certainty, entropy: the signals of all tokens.
         quality: (R,), how good each response is, where that is known.
     """
 
@@ -58,7 +62,7 @@ class SignalBatch:
     sizes: NDArray[np.intp]
     texts: tuple[str, ...]
     log_prob: Array
-    lookback: Array
+    visual_lookback: Array
     self_certainty: Array
     entropy: Array
     quality: Array | None = None
@@ -74,7 +78,7 @@ class SignalBatch:
         """The batch of some responses.
 
         Args:
-            signals: one record a response.
+            signals: one record per response.
             texts: the responses; by default what their tokens say.
             sizes: how many responses each question has; by default it is one question.
             quality: how good each response is.
@@ -131,16 +135,40 @@ class Scorer:
         function: from a batch (or the candidates of one question) and settings to scores.
         about: a line on what it is.
         needs: a key of `NEEDS`.
-        image: whether the picture has a say in its scores.
-        together: whether a response's score depends on which others it stands with.
+        uses: what it asks of an engine beside the signals.
+        joint: whether a response's score depends on which others it stands with.
+        title: what tables and figures call it.
+        color: in figures.
+        lower_is_better: whether a low value of `function` is good; its scores are then negated, so
+            that for everybody else a high score is.
+        expected: for a scorer whose picks count by their expectation: over all candidates alike
+            ("uniform"), or with its scores as probabilities ("shares").
+        paper: its line in the paper's main table, from 1; None if it is not there.
+        same_as: another scorer that always picks the same; tables then show that one alone.
     """
 
     name: str
-    function: Callable[..., Array]
+    function: Callable[..., Any]
     about: str
-    needs: str
-    image: bool
-    together: bool
+    needs: str = "signals"
+    uses: tuple[Ability, ...] = ()
+    joint: bool = False
+    title: str = ""
+    color: str = GREY
+    lower_is_better: bool = False
+    expected: Literal["uniform", "shares"] | None = None
+    paper: int | None = None
+    same_as: str | None = None
+
+    @property
+    def origin(self) -> object:
+        """The function."""
+        return self.function
+
+    @property
+    def own(self) -> bool:
+        """Whether it is a user's own, not one of the package's."""
+        return SCORERS.own(self.name)
 
     @property
     def params(self) -> tuple[str, ...]:
@@ -148,37 +176,43 @@ class Scorer:
         return tuple(inspect.signature(self.function).parameters)[1:]
 
     @property
-    def looks_again(self) -> bool:
-        """Whether it needs the model or another one: it then works on one question at a time."""
-        return self.needs in ("model", "clip")
+    def defaults(self) -> dict[str, Any]:
+        """Its settings as they are unless somebody says otherwise; None for one without."""
+        parameters = list(inspect.signature(self.function).parameters.values())[1:]
+        return {p.name: None if p.default is p.empty else p.default for p in parameters}
+
+    @property
+    def from_signals(self) -> bool:
+        """Whether it is arithmetic on what was recorded; others work on one question at a time."""
+        return self.needs not in ("model", "clip")
 
     def of_batch(
         self, batch: SignalBatch, defaults: Mapping[str, float], params: Mapping[str, Any]
     ) -> Array:
-        """One score a response, higher is better, NaN for an empty one.
+        """One score per response, higher is better, NaN for an empty one.
 
         Args:
             batch: the responses.
             defaults: the model family's settings; those the scorer does not have are ignored.
             params: the caller's settings; one the scorer does not have is an error.
         """
-        if self.looks_again:
+        if not self.from_signals:
             raise TypeError(f"scorer {self.name!r} needs {NEEDS[self.needs]}: use rank() or best()")
         if self.needs == "truth" and batch.quality is None:
             raise TypeError(
-                f"scorer {self.name!r} needs the truth: give quality=[...], a number a response"
+                f"scorer {self.name!r} needs the truth: give quality=[...], a number per response"
             )
-        settings = self._settings(defaults, params)
+        settings = self.settings(defaults, params)
         scores = np.full(len(batch.lengths), np.nan)
         filled = batch.lengths > 0
         if filled.any():
-            scores[filled] = self.function(batch.without_empty(), **settings)
+            scores[filled] = self._call(batch.without_empty(), int(filled.sum()), settings)
         return scores
 
     def of_candidates(self, candidates: Candidates, params: Mapping[str, Any]) -> Array:
         """The same for the candidates of one question; for all scorers."""
         given = dict(params)
-        if not self.looks_again:
+        if self.from_signals:
             batch = candidates.batch()
             if self.needs == "truth" and "quality" in given:
                 batch = SignalBatch.of(
@@ -192,11 +226,14 @@ class Scorer:
                 f"scorer {self.name!r} needs {NEEDS[self.needs]}, and these candidates have "
                 "neither engine nor image with them: score them again with engine.score(...)"
             )
-        settings = self._settings(candidates.defaults, given)
+        from lookback.engines import require
+
+        require(candidates.asked.engine, self.uses, f"scorer {self.name!r}")
+        settings = self.settings(candidates.defaults, given)
         scores = np.full(len(candidates), np.nan)
         filled = np.array([len(c.signals) > 0 for c in candidates])
         if filled.any():
-            scores[filled] = self.function(candidates.filled(), **settings)
+            scores[filled] = self._call(candidates.filled(), int(filled.sum()), settings)
         return scores
 
     def check(self, params: Mapping[str, Any]) -> None:
@@ -209,82 +246,129 @@ class Scorer:
                 f"scorer {self.name!r} has no setting {min(unknown)!r}; it has: {known}"
             )
 
-    def _settings(self, defaults: Mapping[str, float], params: Mapping[str, Any]) -> dict[str, Any]:
+    def settings(self, defaults: Mapping[str, float], params: Mapping[str, Any]) -> dict[str, Any]:
+        """What its function is called with: the family's settings, then the caller's."""
         self.check(params)
         # The family's alpha and lambda are LookBack's; a scorer that means something else by these
-        # names looks again, and has defaults of its own.
-        own = {} if self.looks_again else {k: v for k, v in defaults.items() if k in self.params}
+        # names needs the model, and has defaults of its own.
+        own = {k: v for k, v in defaults.items() if k in self.params} if self.from_signals else {}
         return own | dict(params)
 
-
-_SCORERS: dict[str, Scorer] = {}
+    def _call(self, what: Any, count: int, settings: Mapping[str, Any]) -> Array:
+        """Its scores of `count` responses, checked."""
+        try:
+            found = self.function(what, **settings)
+        except Exception as error:
+            if not self.own:  # its messages are ours already
+                raise
+            words = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ScorerError(f"scorer {self.name!r} failed: {words}") from error
+        try:
+            scores = np.asarray(found, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ScorerError(
+                f"scorer {self.name!r} gave {found!r:.60}: it must give one number per response"
+            ) from None
+        if scores.shape != (count,):
+            shape = f"{scores.size} values" if scores.ndim == 1 else f"an array of {scores.shape}"
+            raise ScorerError(
+                f"scorer {self.name!r} gave {shape} for {count} responses: it must give one number "
+                "per response"
+            )
+        return -scores if self.lower_is_better else scores
 
 
 def scorer(
-    name: str, *, needs: str = "signals", image: bool = False, together: bool = False
-) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
+    name: str,
+    *,
+    needs: str = "signals",
+    uses: Sequence[Ability] = (),
+    joint: bool = False,
+    title: str | None = None,
+    color: str = GREY,
+    lower_is_better: bool = False,
+    expected: Literal["uniform", "shares"] | None = None,
+    paper: int | None = None,
+    same_as: str | None = None,
+) -> Callable[[F], F]:
     """Register a function as the scorer `name`; the first line of its docstring describes it.
 
     Args:
         name: what users call it.
         needs: a key of `NEEDS`.
-        image: whether the picture has a say in its scores.
-        together: whether a response's score depends on which others it stands with.
+        uses: what it asks of an engine beside the signals, e.g. ("generate",).
+        joint: whether a response's score depends on which others it stands with.
+        title: what tables and figures call it; its name by default.
+        color: in figures, e.g. "#c2410c".
+        lower_is_better: whether a low value is a good one.
+        expected: see `Scorer`.
+        paper: see `Scorer`.
+        same_as: see `Scorer`.
     """
     if needs not in NEEDS:
         raise ValueError(f"needs = {needs!r}: a scorer needs one of {', '.join(NEEDS)}")
 
-    def register(function: Callable[..., Array]) -> Callable[..., Array]:
-        if name in _SCORERS and _SCORERS[name].function is not function:
-            raise ValueError(f"there is already a scorer named {name!r}")
+    def register(function: F) -> F:
         about = (inspect.getdoc(function) or "").split("\n")[0]
-        _SCORERS[name] = Scorer(name, function, about, needs, image, together)
+        SCORERS.add(
+            Scorer(
+                name,
+                function,
+                about,
+                needs,
+                tuple(uses),
+                joint,
+                title or name,
+                color,
+                lower_is_better,
+                expected,
+                paper,
+                same_as,
+            )
+        )
         return function
 
     return register
 
 
+def _adopt(name: str, function: Any) -> None:
+    scorer(name)(function)
+
+
+SCORERS: Registry[Scorer] = Registry(
+    "scorer",
+    {
+        name: f"lookback.scores.{module}"
+        for module, names in {
+            "likelihood": (
+                "lookback",
+                "mean_log_prob",
+                "sum_log_prob",
+                "perplexity",
+                "self_certainty",
+                "entropy",
+                "visual_lookback",
+            ),
+            "votes": ("majority", "self_certainty_borda"),
+            "bounds": ("random", "oracle"),
+            "looking": ("clipscore", "vauq"),
+            "asking": ("usc", "judge"),
+        }.items()
+        for name in names
+    },
+    _adopt,
+)
+
+
 def get_scorer(name: str) -> Scorer:
     """The scorer called `name`; an unknown name lists the known ones."""
-    try:
-        return scorers()[name]
-    except KeyError:
-        raise ValueError(f"no scorer named {name!r}; there are: {', '.join(scorers())}") from None
+    return SCORERS.get(name)
 
 
 def scorers() -> dict[str, Scorer]:
-    """Every registered scorer by name, from those that need least to those that need most.
-
-    Beside the built-in ones and those registered so far: what the modules and files register that
-    the environment variable LOOKBACK_PLUGINS names (separated like the entries of PATH).
-    """
-    import lookback.scores  # noqa: F401  (registers the built-in ones)
-
-    for plugin in filter(None, os.environ.get("LOOKBACK_PLUGINS", "").split(os.pathsep)):
-        load_plugin(plugin)
+    """Every scorer by name, from those that need least to those that need most."""
     costs = list(NEEDS)
-    return dict(sorted(_SCORERS.items(), key=lambda item: costs.index(item[1].needs)))
-
-
-def load_plugin(plugin: str) -> None:
-    """Import a module by its name, or a Python file by its path, once; it registers scorers."""
-    if not plugin.endswith(".py"):
-        importlib.import_module(plugin)
-        return
-    path = Path(plugin).resolve()
-    name = f"lookback_plugin_{path.stem}"
-    if name in sys.modules:
-        return
-    spec = importlib.util.spec_from_file_location(name, path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise FileNotFoundError(f"no plugin {plugin}: there is no such file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
+    return dict(sorted(SCORERS.all().items(), key=lambda item: costs.index(item[1].needs)))
 
 
 def best_first(scores: Array) -> NDArray[np.intp]:

@@ -1,9 +1,15 @@
-"""What the model is told when it judges responses, and how its reply is read."""
+"""Scores by asking the model itself: what it is told, how its reply is read, whom it picks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+
+import numpy as np
+
+from lookback.scores.base import scorer
+from lookback.scores.formula import Array
+from lookback.signals import Candidates
 
 USC = """Several responses were given to this question about the image: {question}
 
@@ -27,6 +33,62 @@ _NUMBER = re.compile(r"\d+")
 _NAMED = re.compile(r"\b(?:response|answer|option|is)\s*[:(\[*]*\s*\(?([AB])\b", re.IGNORECASE)
 _ARTICLE = re.compile(r"\bA(?=\s+(?!(?:or|and|is|was|has|seems|looks)\b)[a-z])")
 _LETTER = re.compile(r"(?<![A-Za-z'])([AB])(?![A-Za-z'])")
+
+
+@scorer(
+    "usc",
+    needs="model",
+    uses=("generate",),
+    joint=True,
+    title="USC",
+    color="#7c3aed",
+    expected="shares",
+    paper=3,
+)
+def usc(
+    candidates: Candidates, m: int = 3, image: bool = True, seed: int = 0, max_new_tokens: int = 64
+) -> Array:
+    """Universal Self-Consistency over m orders.
+
+    The score is the share of runs, each in another order of the candidates, that pick it. A
+    reply that names no response picks the first candidate. With image=False the model judges
+    the texts alone.
+    """
+    if m < 1:
+        raise ValueError(f"m = {m}: the number of runs must be at least 1")
+    asked = candidates.asked
+    assert asked is not None
+    n, question = len(candidates), asked.conversation.transcript
+    rng = np.random.default_rng(seed)
+    orders = [np.arange(n), *(rng.permutation(n) for _ in range(m - 1))]
+    prompts = [usc_prompt(question, [candidates[i].text for i in order]) for order in orders]
+    replies = asked.replies(prompts, image=image, max_new_tokens=max_new_tokens)
+    picks = np.zeros(n)
+    for order, reply in zip(orders, replies, strict=True):
+        choice = usc_choice(reply, n)
+        picks[0 if choice is None else order[choice]] += 1
+    return picks / m
+
+
+@scorer("judge", needs="model", uses=("generate",), joint=True, title="Judge", color="#4b5563")
+def judge(candidates: Candidates, image: bool = True, max_new_tokens: int = 16) -> Array:
+    """Pairwise judge: N - 1 games, the winner stays.
+
+    The score is the number of the last game won. A reply that chooses neither leaves the
+    winner so far in place. With image=False the model judges the texts alone.
+    """
+    asked = candidates.asked
+    assert asked is not None
+    scores = np.zeros(len(candidates))
+    winner = 0
+    for challenger in range(1, len(candidates)):
+        first, second = candidates[winner].text, candidates[challenger].text
+        prompt = judge_prompt(asked.conversation.transcript, first, second)
+        (reply,) = asked.replies([prompt], image=image, max_new_tokens=max_new_tokens)
+        if judge_choice(reply) == 1:
+            winner = challenger
+        scores[winner] = challenger
+    return scores
 
 
 def usc_prompt(question: str, responses: Sequence[str]) -> str:

@@ -1,0 +1,198 @@
+"""One way to register things by name: scorers, metrics, benchmarks, studies, engines.
+
+An entry comes from the package itself (its module is imported when the entry is first asked for),
+from another installed package (an entry point of the registry's group), or from a file or module
+that the user names (`--plugin`, LOOKBACK_PLUGINS). All of them register with a decorator:
+
+    @lookback.scorer("cautious")
+    def cautious(batch): ...
+
+and a package says in its pyproject.toml where that happens:
+
+    [project.entry-points."lookback.scorers"]
+    cautious = "my_package.scorers:cautious"
+
+What belongs to an entry (its title, its colour) travels with it. Nothing here knows what is
+registered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+PLUGINS_VARIABLE = "LOOKBACK_PLUGINS"
+"""Names modules and files to import, separated like the entries of PATH."""
+
+
+class PluginError(ValueError):
+    """A plugin, or another package's entry, cannot be loaded; the message says which and why."""
+
+
+class Entry(Protocol):
+    """What can be registered."""
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+
+    @property
+    def origin(self) -> object:
+        """The function or class that was registered."""
+
+
+E = TypeVar("E", bound=Entry)
+
+
+class Registry(Generic[E]):
+    """Entries of one kind.
+
+    Args:
+        kind: what messages call an entry, e.g. "scorer".
+        builtin: the package's own entries, in the order in which lists show them: from the name to
+            the module that registers it.
+        adopt: registers an object under a name; for entry points that name a plain function or
+            class, one without the decorator.
+    """
+
+    def __init__(
+        self, kind: str, builtin: Mapping[str, str], adopt: Callable[[str, object], object]
+    ) -> None:
+        self.kind = kind
+        self.group = f"lookback.{kind}s"
+        self.builtin = builtin
+        self._adopt = adopt
+        self._entries: dict[str, E] = {}
+
+    def add(self, entry: E) -> None:
+        """Register an entry.
+
+        Raises:
+            ValueError: there is another of that name. The same definition, run again as in a
+                notebook, takes the place of the older one.
+        """
+        known = self._entries.get(entry.name)
+        if known is not None and _home(known.origin) != _home(entry.origin):
+            raise ValueError(f"there is already a {self.kind} named {entry.name!r}")
+        if known is None and entry.name in self.builtin and not self._is_builtin(entry):
+            raise ValueError(f"there is already a {self.kind} named {entry.name!r}")
+        self._entries[entry.name] = entry
+
+    def names(self) -> list[str]:
+        """All names: the package's own in its order, then those from elsewhere."""
+        load_plugins()
+        return list(dict.fromkeys([*self.builtin, *_points(self.group), *self._entries]))
+
+    def get(self, name: str) -> E:
+        """The entry of that name, its module loaded only now.
+
+        Raises:
+            ValueError: there is none; the message lists those there are.
+            PluginError: it is another package's, and cannot be loaded.
+        """
+        if name not in self.names():
+            raise ValueError(f"no {self.kind} named {name!r}; there are: {', '.join(self.names())}")
+        if name not in self._entries:
+            self._load(name)
+        return self._entries[name]
+
+    def all(self) -> dict[str, E]:
+        """Every entry by its name, loaded; another package's that cannot be is left out, loudly."""
+        found = {}
+        for name in self.names():
+            try:
+                found[name] = self.get(name)
+            except PluginError as error:
+                warnings.warn(str(error), stacklevel=2)
+        return found
+
+    def own(self, name: str) -> bool:
+        """Whether an entry is a user's own, not the package's."""
+        return name not in self.builtin
+
+    def _load(self, name: str) -> None:
+        if name in self.builtin:
+            importlib.import_module(self.builtin[name])
+            return
+        point = _points(self.group)[name]
+        try:
+            found = point.load()
+            if name not in self._entries:
+                self._adopt(name, found)
+        except Exception as error:
+            raise PluginError(
+                f"the {self.kind} {name!r} ({point.value}) cannot be loaded: {_words(error)}"
+            ) from error
+
+    def _is_builtin(self, entry: E) -> bool:
+        return _home(entry.origin)[0] == self.builtin[entry.name]
+
+
+def load_plugins() -> None:
+    """Import what LOOKBACK_PLUGINS names, once."""
+    for plugin in filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep)):
+        load_plugin(plugin)
+
+
+def load_plugin(plugin: str) -> None:
+    """Import a module by its name, or a Python file by its path, once.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        PluginError: it failed.
+    """
+    is_file = plugin.endswith(".py")
+    path = Path(plugin).resolve()
+    # Two files of one name in two folders are two plugins.
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    name = f"lookback_plugin_{path.stem}_{digest}" if is_file else plugin
+    if name in sys.modules:
+        return
+    if is_file and not path.is_file():
+        raise FileNotFoundError(f"no plugin {plugin}: there is no such file")
+    try:
+        if is_file:
+            _run_file(name, path)
+        else:
+            importlib.import_module(name)
+    except Exception as error:
+        raise PluginError(f"the plugin {plugin} failed: {_words(error)}") from error
+
+
+def _run_file(name: str, path: Path) -> None:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+
+
+@cache
+def _points(group: str) -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def _home(thing: object) -> tuple[str, str]:
+    """Where a function or class was defined."""
+    return (
+        getattr(thing, "__module__", ""),
+        getattr(thing, "__qualname__", type(thing).__qualname__),
+    )
+
+
+def _words(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,0 +1,63 @@
+"""Scores that look at the image again: with a dual encoder, or with part of it hidden."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lookback.scores.base import scorer
+from lookback.scores.formula import Array
+from lookback.signals import Candidates
+
+CLIP_WEIGHT = 2.5
+
+
+@scorer("clipscore", needs="clip", title="CLIPScore", color="#16a34a", paper=4)
+def clipscore(candidates: Candidates, clip: Any = None, prefix: str | None = None) -> Array:
+    """CLIPScore: 2.5 cos(image, text), not below 0.
+
+    `clip` is a hub id, a folder or a loaded `DualEncoder`; by default the model family's.
+    `prefix` stands before each text, by default the published "A photo depicts ".
+    """
+    from lookback.engines.dual_encoder import DualEncoder
+
+    assert candidates.asked is not None
+    name = candidates.asked.engine.family.clip if clip is None else clip
+    encoder = name if isinstance(name, DualEncoder) else DualEncoder.load(name)
+    picture = encoder.image(candidates.asked.conversation.images)
+    texts = encoder.texts([c.text for c in candidates], prefix)
+    return np.asarray(CLIP_WEIGHT * np.clip(texts @ picture, 0, None), dtype=np.float64)
+
+
+@scorer("vauq", needs="model", uses=("knockout",), title="VAUQ", color="#db2777", paper=5)
+def vauq(
+    candidates: Candidates,
+    alpha: float = 1.0,
+    layers: tuple[int, int] | None = None,
+    k: float | None = None,
+) -> Array:
+    """VAUQ: entropy, and what hiding the core adds.
+
+    The score is -(H - alpha (H_masked - H)), H the mean token entropy. The k most looked-at share
+    of the vision tokens is hidden; `layers` (end exclusive) tell what is looked at. Both are the
+    model family's by default. What is hidden is hidden from the rows that predict the response, so
+    that the prompt is computed once for all; the method's own script hides it from the question's
+    rows too.
+    """
+    asked = candidates.asked
+    assert asked is not None
+    masked = asked.engine.knockout(
+        messages=asked.conversation.messages(),
+        responses=list(candidates),
+        source=candidates.source,
+        layers=layers,
+        share=k,
+    )
+    h, h_masked = (_mean_entropy(c) for c in (candidates, masked))
+    return np.asarray(-(h - alpha * (h_masked - h)))
+
+
+def _mean_entropy(candidates: Candidates) -> Array:
+    batch = candidates.batch()
+    return batch.mean(batch.entropy)

@@ -1,0 +1,169 @@
+"""A second engine, without torch: what it says follows from the images, the question and the seed.
+
+It keeps the contract of `lookback.engines` (tests/engines/contract.py) and registers as "toy", so
+that `lookback --plugin tests/toy_engine.py run --engine toy ...` works.
+"""
+
+import zlib
+
+import numpy as np
+
+import lookback
+from lookback.conversations import Conversation
+from lookback.engines import ABILITIES, Engine, Identity, check_sampling
+from lookback.families import Family
+from lookback.signals import Asked, Candidate, Candidates, Signals
+
+WORDS = (" red", " blue", " dog", " yes", " no", " two", " left", " cup")
+END = len(WORDS)
+
+
+class ToyEngine(Engine):
+    name = "toy"
+    family = Family("toy", alpha=0.5, lam=1.25, vauq_k=0.4, clip="embedded")
+
+    def __init__(self, abilities=frozenset(ABILITIES)):
+        self.abilities = abilities
+        self.sampled = []  # the questions and settings that it was asked with
+
+    def identity(self):
+        return Identity("toy", "toy", "ToyEngine", dtype="float64", versions={"toy": "1"})
+
+    def sample(
+        self,
+        image=None,
+        question=None,
+        n=25,
+        *,
+        messages=None,
+        source=None,
+        temperature=1.2,
+        top_p=0.9,
+        top_k=None,
+        max_new_tokens=256,
+        stop=None,
+        seed=None,
+        keep_end=False,
+        progress=None,
+    ):
+        conversation = Conversation.of(image, question, messages)
+        settings = {"temperature": temperature, "top_p": top_p, "max_new_tokens": max_new_tokens}
+        settings |= {"n": n, "top_k": top_k, "stop": [stop] if isinstance(stop, str) else stop}
+        settings["seed"] = 7 if seed is None else seed
+        check_sampling(n, temperature, top_p, top_k, max_new_tokens)
+        self.sampled.append((conversation.question, settings))
+        drawn = []
+        for index in range(n):
+            rng = np.random.default_rng([settings["seed"], index])
+            length = int(rng.integers(0, min(6, max_new_tokens + 1)))
+            ids = rng.integers(0, len(WORDS) if temperature else 1, length).tolist()
+            drawn.append([*ids, END] if keep_end else ids)
+            if progress:
+                progress(index + 1, n)
+        return self._made(conversation, source, drawn, "end", settings)
+
+    def score(
+        self,
+        image=None,
+        question=None,
+        responses=(),
+        *,
+        messages=None,
+        source=None,
+        keep_end=False,
+        progress=None,
+    ):
+        conversation = Conversation.of(image, question, messages)
+        given = [responses] if isinstance(responses, (str, Candidate)) else list(responses)
+        if not given:
+            raise ValueError("no responses given: there is nothing to score")
+        ids = [[*self._ids(i, one), *([END] if keep_end else [])] for i, one in enumerate(given)]
+        if progress:
+            progress(len(ids), len(ids))
+        texts = [one if isinstance(one, str) else None for one in given]
+        return self._made(conversation, source, ids, "given", {}, texts)
+
+    def knockout(
+        self,
+        image=None,
+        question=None,
+        responses=(),
+        *,
+        messages=None,
+        source=None,
+        layers=None,
+        share=None,
+        progress=None,
+    ):
+        if "knockout" not in self.abilities:
+            return super().knockout(image, question, responses)
+        conversation = Conversation.of(image, question, messages)
+        conversation.source(source)
+        ids = [self._ids(i, one) for i, one in enumerate(responses)]
+        return self._made(conversation.with_images(None), "none", ids, "given", {})
+
+    def generate(
+        self,
+        image=None,
+        prompts=None,
+        *,
+        messages=None,
+        max_new_tokens=256,
+        temperature=0.0,
+        top_p=1.0,
+        seed=0,
+    ):
+        if isinstance(prompts, str) or prompts is None:
+            prompts = [Conversation.of(image, prompts, messages).question]
+        return [f"The most consistent response is Response {len(p) % 3}" for p in prompts]
+
+    def _ids(self, i, response):
+        if isinstance(response, str):
+            if not response.strip():
+                raise ValueError(f"response {i}: it is empty")
+            known = [WORDS.index(f" {w}") for w in response.split() if f" {w}" in WORDS]
+            return known or [len(response) % len(WORDS)]
+        ids = response.token_ids if isinstance(response, Candidate) else response
+        if not len(ids):
+            raise ValueError(f"response {i} is empty: there is nothing to score")
+        for token in ids:
+            if not 0 <= token <= END:
+                raise ValueError(f"response {i}: token id {token} is outside the vocabulary")
+        return [int(token) for token in ids]
+
+    def _made(self, conversation, source, drawn, finish, sampling, texts=None):
+        seen = conversation.source(source)
+        images = conversation.images
+        look = zlib.crc32(b"".join(images[i].tobytes() for i in sorted(seen.images)))
+        asked = zlib.crc32(conversation.transcript.encode())
+        items = []
+        for index, ids in enumerate(drawn):
+            rng = np.random.default_rng([look, asked, len(ids), *ids])
+            signals = Signals(
+                np.array(ids, dtype=np.int64),
+                [(*WORDS, "<end>")[i] for i in ids],
+                log_prob=-rng.exponential(size=len(ids)),
+                visual_lookback=rng.uniform(0.1, 0.9, len(ids)) if seen else np.zeros(len(ids)),
+                self_certainty=rng.exponential(size=len(ids)),
+                entropy=rng.exponential(size=len(ids)),
+            )
+            text = texts[index] if texts else None
+            text = "".join(signals.tokens).removesuffix("<end>").strip() if text is None else text
+            items.append(Candidate(index, text, signals, finish))
+        return Candidates(
+            tuple(items),
+            conversation.question,
+            np.arange(3),
+            "toy",
+            self.family.defaults,
+            sampling,
+            conversation.to_json(),
+            source,
+            Asked(self, conversation),
+        )
+
+
+@lookback.engine("toy")
+def load(model=None, processor=None):
+    """An engine for tests that needs no model."""
+    return ToyEngine()

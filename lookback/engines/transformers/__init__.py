@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from lookback.embedded import LVLM
-from lookback.engines import engine
+from lookback.engines import engine as register
 from lookback.engines.transformers.engine import TransformersEngine
 from lookback.engines.transformers.recording import Recorder, record
 from lookback.engines.transformers.support import check_supported
@@ -14,7 +14,7 @@ from lookback.engines.transformers.support import check_supported
 __all__ = ["Recorder", "TransformersEngine", "load", "record"]
 
 
-@engine("transformers")
+@register("transformers")
 def load(
     model: Any = None,
     processor: Any = None,

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 ROLES = ("system", "user", "assistant")
 NO_SOURCE = "none"
 """`source="none"`: there is nothing to look back at, and A_t is 0; for controls."""
+NOTHING_THERE = (
+    "this prompt has no source: no image, no video, no text marked as one. There is nothing to "
+    "look back at, and A_t would be 0 for every token: give one, mark a text part with "
+    '"source": True, or, for a control, say source="none"'
+)
 _WAYS = '"image:0", "video:0", "last-turn", "marked", "none", or a list of these'
 
 
@@ -225,11 +230,7 @@ class Conversation:
             for one in [asked] if isinstance(asked, str) else asked:
                 found |= self._named(one)
         if not found:
-            raise SourceError(
-                "this prompt has no source: no image, no video, no text marked as one. There is "
-                "nothing to look back at, and A_t would be 0 for every token: give one, mark a "
-                'text part with "source": True, or, for a control, say source="none"'
-            )
+            raise SourceError(NOTHING_THERE)
         return found
 
     def _named(self, name: Any) -> Source:

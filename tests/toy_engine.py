@@ -113,6 +113,8 @@ class ToyEngine(Engine):
         top_p=1.0,
         seed=0,
     ):
+        if "generate" not in self.abilities:
+            return super().generate(image, prompts)
         if isinstance(prompts, str) or prompts is None:
             prompts = [Conversation.of(image, prompts, messages).question]
         return [f"The most consistent response is Response {len(p) % 3}" for p in prompts]
@@ -134,16 +136,19 @@ class ToyEngine(Engine):
     def _made(self, conversation, source, drawn, finish, sampling, texts=None):
         seen = conversation.source(source)
         images = conversation.images
-        look = zlib.crc32(b"".join(images[i].tobytes() for i in sorted(seen.images)))
-        asked = zlib.crc32(conversation.transcript.encode())
+        asked = _number(conversation.transcript.encode(), *(one.tobytes() for one in images))
+        look = _number(
+            str(sorted(seen.texts)).encode(), *(images[i].tobytes() for i in seen.images)
+        )
         items = []
         for index, ids in enumerate(drawn):
-            rng = np.random.default_rng([look, asked, len(ids), *ids])
+            rng = np.random.default_rng([asked, len(ids), *ids])
+            looked = np.random.default_rng([look, asked, len(ids), *ids])
             signals = Signals(
                 np.array(ids, dtype=np.int64),
                 [(*WORDS, "<end>")[i] for i in ids],
                 log_prob=-rng.exponential(size=len(ids)),
-                visual_lookback=rng.uniform(0.1, 0.9, len(ids)) if seen else np.zeros(len(ids)),
+                visual_lookback=looked.uniform(0.1, 0.9, len(ids)) if seen else np.zeros(len(ids)),
                 self_certainty=rng.exponential(size=len(ids)),
                 entropy=rng.exponential(size=len(ids)),
             )
@@ -161,6 +166,10 @@ class ToyEngine(Engine):
             source,
             Asked(self, conversation),
         )
+
+
+def _number(*parts):
+    return zlib.crc32(b"|".join(parts))
 
 
 @lookback.engine("toy")

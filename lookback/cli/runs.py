@@ -141,7 +141,7 @@ def run(
         )
     if as_json:
         counts = {"items": summary.items, "failed": len(summary.failed), "worked": summary.worked}
-        print_json({"run": str(folder), "manifest": summary.run.manifest} | counts)
+        print_json({"run": str(folder), "manifest": asdict(summary.run.manifest)} | counts)
     else:
         show_summary(summary)
     if summary.failed:

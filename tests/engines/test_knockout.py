@@ -130,7 +130,7 @@ def test_wrong_settings_are_named(lb, settings, message):
 
 
 def test_without_an_image_there_is_nothing_to_hide(lb):
-    with pytest.raises(ValueError, match="no vision tokens to hide"):
+    with pytest.raises(ValueError, match="this prompt has no source"):
         lb.knockout(None, QUESTION, RESPONSES, layers=(0, 1), share=0.5)
 
 

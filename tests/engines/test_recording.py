@@ -76,8 +76,8 @@ def test_several_prompts_padded_on_the_left(name):
         [QUESTION, "a much longer question about the picture?"],
         [noise(0), noise(1)],
     )
-    texts = [lb._prompter.text(Conversation.of("x", q)) for q in questions]
-    inputs = lb._prompter.inputs([[i] for i in images], texts, lb.model)
+    asked = [Conversation.of(i, q) for i, q in zip(images, questions, strict=True)]
+    inputs = lb._prompter.inputs(asked, [lb._prompter.text(one) for one in asked], lb.model)
     assert (inputs["attention_mask"] == 0).any()
     torch.manual_seed(0)
     with lookback.record(lb) as rec:
@@ -126,8 +126,11 @@ def test_a_prompt_in_pieces(lb):
         out = llava.model.generate(
             **inputs, do_sample=False, max_new_tokens=4, prefill_chunk_size=7
         )
-    cands = rec.candidates(out)
+    with pytest.raises(lookback.SourceError, match="this prompt has no source"):
+        rec.candidates(out)
+    cands = rec.candidates(out, source="none")
     assert cands.prompt_ids.tolist() == inputs["input_ids"][0].tolist()
+    assert (cands[0].visual_lookback == 0).all()
 
 
 def test_a_static_cache(lb, inputs):

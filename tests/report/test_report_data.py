@@ -269,7 +269,7 @@ def test_runs_are_described(runs):
 
 def test_an_unfinished_run_says_how_far_it_is(tmp_path):
     run = make_run(tmp_path / "run", items=4, n=2)
-    run.manifest.update(status="running", done=3)
+    run = change_manifest(run.path, status="running", done=3)
     assert '>3 <span class="tail">of 4</span><' in report([run], {}, items=1)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from transformers import AutoProcessor, DynamicCache, PreTrainedModel
 
+from lookback.conversations import NO_SOURCE, NOTHING_THERE, SourceError
 from lookback.engines.transformers.decoder import Continuation, stack_signals
 from lookback.engines.transformers.engine import TransformersEngine, make_candidate
 from lookback.engines.transformers.logits import TokenStats, token_stats
@@ -119,27 +120,39 @@ class Recorder:
             "padding": None,
         }
 
-    def candidates(self, out: Any, prompt: int | None = None) -> Candidates:
+    def candidates(
+        self, out: Any, prompt: int | None = None, *, source: str | None = None
+    ) -> Candidates:
         """The candidates in what a recorded `generate` returned.
 
         Args:
             out: the return value of generate: token ids, or the dict it gives if asked to.
             prompt: which prompt's candidates, if generate was given several.
+            source: "none" for a prompt without vision tokens: A_t is 0 then, and that is meant.
+
+        Raises:
+            ValueError: this is not what a recorded generate returned.
+            SourceError: the prompt has no vision tokens.
         """
+        if source not in (None, NO_SOURCE):
+            raise SourceError(f"source = {source!r}: what is recorded is every vision token")
         sequences = getattr(out, "sequences", out)
-        found = [one for one in self._generations if one.matches(sequences)]
-        if not found:
+        matching = [one for one in self._generations if one.matches(sequences)]
+        if not matching:
             raise ValueError(
                 "this is not what a recorded model.generate(...) returned: call it inside the "
                 "record() block, and pass its return value as it is"
             )
-        generation = found[-1]
+        generation = matching[-1]
         prompts = len(sequences) // generation.returned
         if prompt is None and prompts > 1:
             raise ValueError(f"generate was given {prompts} prompts: say which, candidates(out, 0)")
         if not 0 <= (prompt or 0) < prompts:
             raise IndexError(f"prompt {prompt}: there are {prompts}")
-        return self._candidates(generation, sequences, prompt or 0)
+        found = self._candidates(generation, sequences, prompt or 0)
+        if source is None and self._image_token not in found.prompt_ids:
+            raise SourceError(NOTHING_THERE)
+        return replace(found, source=source)
 
     def _candidates(self, generation: _Generation, sequences: Tensor, prompt: int) -> Candidates:
         start = generation.prompt_ids.shape[1]

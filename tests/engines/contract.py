@@ -1,0 +1,223 @@
+"""What every engine must do, whatever runs the model: the promises of `lookback.engines.Engine`.
+
+A test module gives an engine in a fixture `engine` and takes these classes over. Nothing here looks
+inside an engine.
+"""
+
+import inspect
+import json
+from dataclasses import asdict, fields
+
+import numpy as np
+import pytest
+from engines.reference import noise
+
+from lookback.engines import ABILITIES, AbilityError, Engine, Identity
+from lookback.scores.base import scorers
+from lookback.signals import SIGNALS, Candidates
+
+QUESTION = "what is in the picture?"
+DRAW = {"temperature": 1.2, "top_p": 0.9, "max_new_tokens": 8, "seed": 42}
+
+
+def chat(*images, question=QUESTION, system=None):
+    """Messages: a system turn if there is one, then a user's turn with images and a question."""
+    parts = [{"type": "image", "image": image} for image in images]
+    turns = [] if system is None else [{"role": "system", "content": system}]
+    return [*turns, {"role": "user", "content": [*parts, {"type": "text", "text": question}]}]
+
+
+def same(first, second):
+    assert [c.token_ids.tolist() for c in first] == [c.token_ids.tolist() for c in second]
+    assert [c.text for c in first] == [c.text for c in second]
+    for a, b in zip(first, second, strict=True):
+        for name in SIGNALS:
+            np.testing.assert_allclose(getattr(a, name), getattr(b, name), atol=1e-5, rtol=1e-4)
+
+
+class Contract:
+    def test_its_methods_have_the_contracts_signatures(self, engine):
+        for name in ABILITIES:
+            ours = inspect.signature(getattr(type(engine), name)).parameters.values()
+            theirs = inspect.signature(getattr(Engine, name)).parameters.values()
+            assert [(p.name, p.kind, p.default) for p in ours] == [
+                (p.name, p.kind, p.default) for p in theirs
+            ]
+
+    def test_it_says_who_it_is(self, engine):
+        identity = engine.identity()
+        assert isinstance(identity, Identity)
+        assert identity.model == engine.name
+        assert all(asdict(identity)[field.name] is not None for field in fields(Identity)[:3])
+        json.dumps(asdict(identity))
+        assert engine.identity() == identity
+
+    def test_what_it_cannot_do_it_refuses_by_name(self, engine):
+        assert {"sample", "score"} & engine.abilities
+        assert engine.abilities <= set(ABILITIES)
+        for ability in set(ABILITIES) - engine.abilities:
+            with pytest.raises(AbilityError, match=rf"{ability}\(\) needs .* {engine.name!r}"):
+                getattr(engine, ability)(noise(), QUESTION)
+
+    def test_five_are_the_first_five_of_seven(self, engine):
+        few = engine.sample(noise(), QUESTION, 5, **DRAW)
+        many = engine.sample(noise(), QUESTION, 7, **DRAW)
+        assert (len(few), len(many)) == (5, 7)
+        same(few, many[:5])
+        assert [c.index for c in many] == list(range(7))
+        other = engine.sample(noise(), QUESTION, 5, **(DRAW | {"seed": 43}))
+        assert [c.text for c in other] != [c.text for c in few]
+
+    def test_candidates_carry_what_was_asked(self, engine):
+        found = engine.sample(noise(), QUESTION, 2, **DRAW)
+        assert isinstance(found, Candidates)
+        assert (found.question, found.model) == (QUESTION, engine.name)
+        assert found.defaults == engine.family.defaults
+        assert found.sampling["seed"] == 42
+        assert found.asked.engine is engine
+        assert len(found.asked.conversation.images) == 1
+        assert found.messages[-1]["role"] == "user"
+        assert found.messages[-1]["content"][-1] == {"type": "text", "text": QUESTION}
+        assert found.messages[-1]["content"][0]["image"].startswith("sha256:")
+        back = Candidates.from_arrow(found.to_arrow())
+        assert back.messages == found.messages
+        json.dumps(found.to_dict())
+
+    def test_every_signal_is_in_its_range(self, engine):
+        for c in engine.sample(noise(), QUESTION, 6, **DRAW):
+            assert (c.log_prob <= 0).all()
+            assert ((c.visual_lookback > 0) & (c.visual_lookback < 1)).all()
+            assert (c.self_certainty >= 0).all()
+            assert (c.entropy >= 0).all()
+            assert len(c.tokens) == len(c.token_ids) <= DRAW["max_new_tokens"]
+
+    def test_what_was_sampled_scores_the_same(self, engine):
+        drawn = engine.sample(noise(), QUESTION, 6, **DRAW).filled()
+        given = engine.score(noise(), QUESTION, list(drawn))
+        same(drawn, given)
+        ids = engine.score(noise(), QUESTION, [c.token_ids.tolist() for c in drawn])
+        same(drawn, ids)
+        assert {c.finish for c in given} == {"given"}
+
+    def test_texts_stay_as_they_were_given(self, engine):
+        texts = ["a red dog", "two"]
+        found = engine.score(noise(), QUESTION, texts)
+        assert [c.text for c in found] == texts
+        (alone,) = engine.score(noise(), QUESTION, texts[1])
+        np.testing.assert_allclose(alone.log_prob, found[1].log_prob, atol=1e-5)
+
+    def test_messages_say_the_same_as_image_and_question(self, engine):
+        for plain, spoken in (
+            (
+                engine.sample(noise(), QUESTION, 3, **DRAW),
+                engine.sample(messages=chat(noise()), n=3, **DRAW),
+            ),
+            (
+                engine.score([noise(1), noise(2)], QUESTION, ["red", "blue"]),
+                engine.score(messages=chat(noise(1), noise(2)), responses=["red", "blue"]),
+            ),
+        ):
+            same(plain, spoken)
+            assert plain.messages == spoken.messages
+
+    def test_a_conversation_has_several_turns(self, engine):
+        first = chat(noise(), question="who is it?")
+        later = [
+            *first,
+            {"role": "assistant", "content": "a dog"},
+            {"role": "user", "content": QUESTION},
+        ]
+        found = engine.score(messages=later, responses=["red"])
+        assert (found.question, len(found.messages)) == (QUESTION, 3)
+        alone = engine.score(noise(), QUESTION, ["red"])
+        assert not np.allclose(found[0].log_prob, alone[0].log_prob)
+        urls = [{"type": "image_url", "image_url": {"url": data_url(noise())}}]
+        as_url = [{"role": "user", "content": [*urls, {"type": "text", "text": QUESTION}]}]
+        same(engine.score(messages=as_url, responses=["red"]), alone)
+
+    def test_the_source_can_be_one_of_several_images(self, engine):
+        images = [noise(1), noise(2)]
+        both = engine.score(images, QUESTION, ["red dog"])
+        parts = [engine.score(images, QUESTION, ["red dog"], source=f"image:{i}") for i in (0, 1)]
+        for part in parts:
+            np.testing.assert_allclose(part[0].log_prob, both[0].log_prob, atol=1e-5)
+            assert (part[0].visual_lookback > 0).all()
+        assert [part.source for part in parts] == ["image:0", "image:1"]
+        assert not np.allclose(parts[0][0].visual_lookback, parts[1][0].visual_lookback)
+        with pytest.raises(ValueError, match=r"image:2.*image:0, image:1"):
+            engine.score(images, QUESTION, ["red"], source="image:2")
+
+    def test_without_a_source_it_says_so(self, engine):
+        for ask in (
+            lambda **more: engine.score(None, QUESTION, ["red"], **more),
+            lambda **more: engine.sample(None, QUESTION, 2, **DRAW, **more),
+            lambda **more: engine.score(messages=chat(), responses=["red"], **more),
+        ):
+            with pytest.raises(ValueError, match="this prompt has no source"):
+                ask()
+            blind = ask(source="none")
+            assert all((c.visual_lookback == 0).all() for c in blind)
+            assert blind.source == "none"
+
+    def test_one_way_of_asking_at_a_time(self, engine):
+        with pytest.raises(TypeError, match="not both"):
+            engine.score(noise(), QUESTION, ["red"], messages=chat(noise()))
+        with pytest.raises(TypeError, match="nothing is asked"):
+            engine.score(noise(), responses=["red"])
+
+    @pytest.mark.parametrize(
+        ("responses", "message"),
+        [([], "no responses"), (["red", " "], "response 1"), ([[]], "response 0 is empty")],
+    )
+    def test_bad_responses_are_named(self, engine, responses, message):
+        with pytest.raises(ValueError, match=message):
+            engine.score(noise(), QUESTION, responses)
+
+    @pytest.mark.parametrize(
+        "setting", [{"n": 0}, {"temperature": -1.0}, {"top_p": 2.0}, {"max_new_tokens": 0}]
+    )
+    def test_bad_settings_are_named(self, engine, setting):
+        with pytest.raises(ValueError, match=next(iter(setting))):
+            engine.sample(noise(), QUESTION, **({"n": 2} | setting))
+
+    def test_progress_is_told(self, engine):
+        seen = []
+        engine.score(noise(), QUESTION, ["red", "blue"], progress=lambda *x: seen.append(x))
+        assert seen[-1] == (2, 2)
+        seen.clear()
+        engine.sample(noise(), QUESTION, 2, **DRAW, progress=lambda *x: seen.append(x))
+        assert seen
+
+    def test_it_answers_prompts(self, engine):
+        if "generate" not in engine.abilities:
+            pytest.skip(f"{engine.name} does not answer prompts")
+        prompts = ["what?", "which of these is the most consistent one?"]
+        replies = engine.generate(noise(), prompts, max_new_tokens=6)
+        assert len(replies) == 2
+        assert all(isinstance(reply, str) for reply in replies)
+        assert engine.generate(noise(), prompts[1], max_new_tokens=6) == replies[1:]
+        spoken = engine.generate(messages=chat(noise(), question=prompts[1]), max_new_tokens=6)
+        assert spoken == replies[1:]
+        assert engine.generate(noise(), []) == []
+
+    def test_every_scorer_works_or_names_what_is_missing(self, engine):
+        cands = engine.score(noise(), QUESTION, ["red dog", "two", "blue"])
+        settings = {"oracle": {"quality": [0, 1, 0]}, "clipscore": {"clip": "embedded"}}
+        settings |= {"usc": {"max_new_tokens": 2}, "judge": {"max_new_tokens": 2}}
+        settings["vauq"] = {"layers": (0, 2), "k": 0.5}
+        for name, scorer in scorers().items():
+            lacking = set(scorer.uses) - engine.abilities
+            if lacking:
+                with pytest.raises(AbilityError, match=rf"scorer '{name}' needs an engine that"):
+                    cands.scores(name)
+            else:
+                assert np.isfinite(cands.scores(name, **settings.get(name, {}))).all()
+
+
+def data_url(image):
+    import base64
+    import io
+
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -81,10 +81,11 @@ class Registry(Generic[E]):
                 notebook, takes the place of the older one.
         """
         known = self._entries.get(entry.name)
-        if known is not None and _home(known.origin) != _home(entry.origin):
-            raise ValueError(f"there is already a {self.kind} named {entry.name!r}")
-        if known is None and entry.name in self.builtin and not self._is_builtin(entry):
-            raise ValueError(f"there is already a {self.kind} named {entry.name!r}")
+        home = _home(entry.origin)
+        taken = known is not None and _home(known.origin) != home
+        if taken or (known is None and self.builtin.get(entry.name, home[0]) != home[0]):
+            article = "an" if self.kind[0] in "aeiou" else "a"
+            raise ValueError(f"there is already {article} {self.kind} named {entry.name!r}")
         self._entries[entry.name] = entry
 
     def names(self) -> list[str]:
@@ -132,9 +133,6 @@ class Registry(Generic[E]):
             raise PluginError(
                 f"the {self.kind} {name!r} ({point.value}) cannot be loaded: {_words(error)}"
             ) from error
-
-    def _is_builtin(self, entry: E) -> bool:
-        return _home(entry.origin)[0] == self.builtin[entry.name]
 
 
 def load_plugins() -> None:

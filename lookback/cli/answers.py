@@ -12,6 +12,7 @@ from lookback.cli.app import (
     Alpha,
     AsJson,
     Device,
+    EngineName,
     Image,
     Json,
     Lam,
@@ -19,6 +20,7 @@ from lookback.cli.app import (
     Model,
     Scorer,
     Settings,
+    Source,
     Temperature,
     TopP,
     app,
@@ -47,18 +49,21 @@ def ask(
     max_new_tokens: MaxNewTokens = 256,
     seed: Annotated[int, typer.Option(help="The same seed draws the same answers.")] = 42,
     more_images: Image = None,
+    source: Source = None,
+    engine: EngineName = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask a question about an image N times, rank the answers, print the best."""
     params = _params(scorer, alpha, lam, settings)
     images = _images([image, *(more_images or [])])
-    lb = _load(model, device)
+    lb = _load(model, engine, device)
     with progress(f"drawing {n} answers") as bar:
         cands = lb.sample(
             images,
             question,
             n,
+            source=source,
             temperature=temperature,
             top_p=top_p,
             max_new_tokens=max_new_tokens,
@@ -86,6 +91,8 @@ def score(
     lam: Lam = None,
     settings: Settings = None,
     more_images: Image = None,
+    source: Source = None,
+    engine: EngineName = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
@@ -98,9 +105,9 @@ def score(
         raise ValueError("no answers given: write them as arguments, or name a --file")
     params = _params(scorer, alpha, lam, settings)
     images = _images([image, *(more_images or [])])
-    lb = _load(model, device)
+    lb = _load(model, engine, device)
     with progress(f"scoring {len(given)} answers") as bar:
-        cands = lb.score(images, question, given, progress=bar)
+        cands = lb.score(images, question, given, source=source, progress=bar)
     show_candidates(cands, scorer, params, as_json)
 
 
@@ -149,12 +156,13 @@ def _images(images: list[str]) -> list[PilImage]:
     return load_images(images)
 
 
-def _load(model: str | None, device: str | None) -> Engine:
+def _load(model: str | None, engine: str | None, device: str | None) -> Engine:
     with console(stderr=True).status("loading the model"):
         from lookback.engines import load
 
-        settings = {} if device is None else {"device": device}
-        engine: Engine = load(model, quiet=True, **settings)
-    if model is None:
+        given = {"engine": engine, "device": device}
+        settings = {name: value for name, value in given.items() if value is not None}
+        loaded: Engine = load(model, quiet=True, **settings)
+    if loaded.name == "embedded":
         print("lookback: the embedded model knows drawn scenes only; see --model", file=sys.stderr)
-    return engine
+    return loaded

@@ -48,6 +48,18 @@ Device = Annotated[
     typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.", show_default=False),
 ]
 
+EngineName = Annotated[
+    str | None,
+    typer.Option("--engine", help="What runs the model; see `lookback engines`."),
+]
+Source = Annotated[
+    str | None,
+    typer.Option(
+        help="What A is measured on, e.g. image:1; by default every vision token.",
+        show_default=False,
+    ),
+]
+
 Data = Annotated[
     Path | None,
     typer.Option(

@@ -12,10 +12,12 @@ import typer
 from lookback.cli.app import (
     Data,
     Device,
+    EngineName,
     Json,
     JudgeModel,
     MaxNewTokens,
     Settings,
+    Source,
     Temperature,
     TopP,
     app,
@@ -83,6 +85,8 @@ def run(
     workers: Annotated[
         int, typer.Option(help="Processes that share the work, each with its own model.")
     ] = 1,
+    source: Source = None,
+    engine: EngineName = None,
     device: Device = None,
     dtype: Annotated[
         str | None,
@@ -111,9 +115,11 @@ def run(
 
     settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data and str(data)}
     settings |= {"split": split, "limit": limit, "revision": revision, "dtype": dtype}
+    settings |= {"engine": engine, "source": source}
     if candidates is not None and (candidates / MANIFEST).exists():
         same = settings_like(Run(candidates), model)
         settings = {key: same[key] if given is None else given for key, given in settings.items()}
+    settings["engine"] = settings["engine"] or "transformers"
     if settings["benchmark"] is None:
         raise ValueError("name a --benchmark; `lookback benchmarks` lists them")
     plan = Plan(

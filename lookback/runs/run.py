@@ -281,10 +281,13 @@ class Run:
         return [row["replies"] for row in self._table_of(name).values()]
 
     def timings(self) -> list[dict[str, Any]]:
-        """What took how long: {"stage": "sample" or a scorer, "item": ..., "ms": ...}."""
+        """What took how long: {"stage": "sample" or a scorer, "item": ..., "ms": ...}.
+
+        (Format 1 called the stage "what".)
+        """
         files = sorted((self.path / "timings").glob("*.json"))
         rows = [row for file in files for row in json.loads(file.read_text("utf-8"))]
-        return [{"stage": row["what"]} | row if "what" in row else row for row in rows]  # format 1
+        return [{"stage": row.pop("what")} | row if "what" in row else row for row in rows]
 
     def candidates(self, row: int) -> Candidates:
         """The candidates of one item, as an engine gave them, but without engine and image."""

@@ -34,7 +34,8 @@ def plan(**settings):
 
 def results(folder):
     """Every byte of a run that must not depend on how it was made."""
-    files = [*folder.glob("items/*"), *folder.glob("candidates/*"), *folder.glob("scores/*/*")]
+    tables = ("items", "candidates", "scores/*")
+    files = [file for table in tables for file in folder.glob(f"{table}/*.parquet")]
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 

@@ -217,6 +217,12 @@ class EngineKind:
         """The function."""
         return self.load
 
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """What it takes beside model and processor."""
+        parameters = inspect.signature(self.load).parameters
+        return tuple(name for name in parameters if name not in ("model", "processor"))
+
 
 def engine(name: str) -> Callable[[F], F]:
     """Register a function `(model, processor, **settings) -> Engine` as the engine `name`.
@@ -265,13 +271,12 @@ def load(
         TypeError: it has no such setting.
         UnsupportedModelError: the model's visual lookback cannot be read.
     """
-    found = ENGINES.get(engine).load
-    takes = inspect.signature(found).parameters
-    if quiet and "quiet" in takes:
+    kind = ENGINES.get(engine)
+    takes = inspect.signature(kind.load).parameters.values()
+    if quiet and "quiet" in kind.settings:
         settings["quiet"] = True
-    if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes.values()):
-        unknown = sorted(settings.keys() - takes)
-        if unknown:
-            has = ", ".join(name for name in takes if name not in ("model", "processor"))
-            raise TypeError(f"engine {engine!r} has no setting {unknown[0]!r}; it has: {has}")
-    return found(model, processor, **settings)
+    unknown = sorted(settings.keys() - set(kind.settings))
+    if unknown and not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes):
+        has = ", ".join(kind.settings) or "none"
+        raise TypeError(f"engine {engine!r} has no setting {unknown[0]!r}; it has: {has}")
+    return kind.load(model, processor, **settings)

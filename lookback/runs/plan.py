@@ -6,6 +6,7 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from lookback.engines import ENGINES
 from lookback.runs.layout import RunError
 from lookback.scores.base import get_scorer
 
@@ -136,10 +137,13 @@ def settings_like(run: Run, model: str | None = None) -> dict[str, Any]:
         model: another model, if one was named: revision and dtype are then its own.
     """
     settings = run.settings
-    same = {key: settings.get(key) for key in ("benchmark", "split", "limit", "source")}
+    same: dict[str, Any] = {
+        key: settings.get(key) for key in ("benchmark", "split", "limit", "source")
+    }
     same |= {"data": run.manifest.data, "model": None, "revision": None, "dtype": None}
     same["engine"] = settings.get("engine", "transformers")
     if model is None:
-        same |= {"revision": settings["revision"], "dtype": settings["dtype"]}
+        takes = ENGINES.get(same["engine"]).settings
+        same |= {key: settings[key] for key in ("revision", "dtype") if key in takes}
         same["model"] = None if run.model == "embedded" else run.model
     return same

@@ -79,7 +79,7 @@ def test_a_control_takes_its_settings_from_the_run_it_controls(command, tmp_path
 def test_a_control_has_the_models_own_dtype_and_revision(command, monkeypatch, tmp_path):
     command(*SMALL, "--out", "own")
     own = Run(tmp_path / "own").settings
-    other = {"model": "org/name", "dtype": "bfloat16", "revision": "abc"}
+    other = {"model": "org/name", "dtype": "bfloat16", "revision": "abc", "engine": "transformers"}
     change_manifest(tmp_path / "own", settings=own | other)
     asked = []
     monkeypatch.setattr(Plan, "load_engine", lambda plan: asked.append(plan) or ToyEngine())

@@ -37,7 +37,7 @@ def candidates_html(candidates: Candidates) -> str:
         model=candidates.model,
         total=len(ranked),
         settings=settings,
-        source=_source(candidates),
+        looked_at=_source(candidates),
         answers=answers,
         shown=filled,
     )
@@ -45,7 +45,7 @@ def candidates_html(candidates: Candidates) -> str:
 
 def candidate_html(candidate: Candidate) -> str:
     """One answer: its numbers, and its tokens shaded by A_t."""
-    return render("notebook.html", total=None, source=None, shown=[_answer(candidate)])
+    return render("notebook.html", total=None, looked_at=None, shown=[_answer(candidate)])
 
 
 def _answer(candidate: Candidate) -> Answer:

@@ -4,17 +4,16 @@ import base64
 import hashlib
 import html
 import io
-import json
 import re
 import struct
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from made_runs import change_manifest, make_run
 from markupsafe import escape
 from PIL import Image
+from strict_html import Page
 
 from lookback.benchmarks import get_benchmark
 from lookback.pages import clean, image_uri
@@ -23,43 +22,12 @@ from lookback.report.data import browser_data, facts
 from lookback.report.table import table_html
 from lookback.runs import Run
 from lookback.runs.layout import write_shard
+from lookback.scores.base import get_scorer
 from lookback.scores.formula import A_FLOOR
 from lookback.signals import SIGNALS
 from lookback.studies.base import Result, StudyError, get_study
 from lookback.studies.plots import panels
 from lookback.studies.tables import Cell, Table
-
-VOID = {"meta", "input", "img", "br", "hr", "link"}
-
-
-class Page(HTMLParser):
-    """Reads a page strictly: every element is closed, in order."""
-
-    def __init__(self, text):
-        super().__init__(convert_charrefs=True)
-        self.open, self.elements, self.texts = [], [], {}
-        self.feed(text)
-        self.close()
-        assert not self.open, f"never closed: {self.open}"
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append((tag, dict(attrs).get("id")))
-
-    def handle_endtag(self, tag):
-        assert [name for name, _ in self.open[-1:]] == [tag], f"</{tag}> inside {self.open}"
-        self.open.pop()
-
-    def handle_data(self, text):
-        if self.open:
-            self.texts.setdefault(self.open[-1], []).append(text)
-
-    def text(self, tag, name=None):
-        return "".join(self.texts.get((tag, name), []))
-
-    def data(self):
-        return json.loads(self.text("script", "data"))
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +113,9 @@ def test_constants_are_the_package_own(runs):
     assert data["floor"] == A_FLOOR
     assert data["general"] == {"alpha": 0.25, "lam": 1.25}
     assert (data["runs"][0]["alpha"], data["runs"][0]["lam"]) == (0.5, 1.25)
+    assert data["methods"]["self_certainty"] == {"title": "SC", "color": "#2563eb"}
+    for name, shown in data["methods"].items():
+        assert shown == {"title": get_scorer(name).title, "color": get_scorer(name).color}
     assert "1e-10" not in report(runs, {}, items=0).split("<script>")[1]
 
 

@@ -1,4 +1,4 @@
-"""What all pages share: no value breaks a template, images travel inside, HTML is made here alone."""
+"""What all pages share: no value breaks a template, images go in, HTML is made here alone."""
 
 import base64
 import io

@@ -309,7 +309,8 @@ def test_tokens_are_shaded_and_named_as_they_are(opened, runs):
 def test_a_method_has_the_color_of_its_scorer(opened):
     for name in ("lookback", "self_certainty", "mean_log_prob", "visual_lookback"):
         shown = opened.execute_script(
-            "return getComputedStyle(document.querySelector(arguments[0])).getPropertyValue('--hue')",
+            """const badge = document.querySelector(arguments[0]);
+               return getComputedStyle(badge).getPropertyValue("--hue")""",
             f"#asked .badge.{name}",
         )
         assert shown == get_scorer(name).color

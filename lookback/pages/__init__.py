@@ -37,7 +37,7 @@ def render(template: str, **values: Any) -> str:
         template: its path below templates/.
         values: what the template names; one that is missing is an error.
     """
-    return _ENVIRONMENT.get_template(template).render(values)
+    return ENVIRONMENT.get_template(template).render(values)
 
 
 def clean(text: object) -> str:
@@ -99,8 +99,8 @@ def _finalize(value: object) -> object:
 
 def _source(path: str) -> Markup:
     """A stylesheet or script of ours, to stand inside a page as it is."""
-    assert _ENVIRONMENT.loader is not None
-    return Markup(_ENVIRONMENT.loader.get_source(_ENVIRONMENT, path)[0])
+    assert ENVIRONMENT.loader is not None
+    return Markup(ENVIRONMENT.loader.get_source(ENVIRONMENT, path)[0])
 
 
 def _prose(text: str) -> Markup:
@@ -121,7 +121,7 @@ def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"
 
 
-_ENVIRONMENT = Environment(
+ENVIRONMENT = Environment(
     loader=PackageLoader("lookback.pages", "templates"),
     autoescape=True,
     undefined=StrictUndefined,
@@ -130,8 +130,9 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_ENVIRONMENT.globals["source"] = _source
-_ENVIRONMENT.filters |= {
+"""Where templates are found, and what they can do."""
+ENVIRONMENT.globals["source"] = _source
+ENVIRONMENT.filters |= {
     "prose": _prose,
     "number": _number,
     "digest": _digest,
@@ -139,4 +140,4 @@ _ENVIRONMENT.filters |= {
 }
 # As `tojson` writes data: ASCII, so that lone surrogates still arrive, and "<" never as itself, so
 # that no text can end the script element that holds it.
-_ENVIRONMENT.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+ENVIRONMENT.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from lookback.pages import render
 from lookback.studies.tables import Cell, Table
 
 MISSING = ("", "-", "–", "—")
@@ -90,11 +89,6 @@ def table_view(table: Table, label: str = "Table") -> TableView:
         for number, row in enumerate(rows)
     ]
     return TableView(table.caption, label, _groups(table), heads, views)
-
-
-def table_html(table: Table, label: str = "Table") -> str:
-    """The table alone, as HTML."""
-    return render("report/table.html", table=table_view(table, label))
 
 
 def _kind(texts: Sequence[str]) -> str:

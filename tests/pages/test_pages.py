@@ -16,7 +16,7 @@ from PIL import Image
 from strict_html import Page
 
 import lookback
-from lookback.pages import _ENVIRONMENT, clean, data_uri, image_uri, images, render
+from lookback.pages import ENVIRONMENT, clean, data_uri, image_uri, images, render
 from lookback.pages.annotation import Comparison, annotation_page
 from lookback.pages.shading import shaded
 from lookback.pages.tokens import Case, Response, tokens_page
@@ -29,7 +29,7 @@ SEEN = NASTY.translate({0: "\ufffd", 0x1B: "\ufffd", 0xD800: "\ufffd"})
 
 
 def from_text(template, **values):
-    return _ENVIRONMENT.from_string(template).render(values)
+    return ENVIRONMENT.from_string(template).render(values)
 
 
 def decoded(uri):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strict_html import Page
 
-from lookback.pages import _ENVIRONMENT
+from lookback.pages import ENVIRONMENT
 from lookback.pages.shading import STRONGEST, color, shaded, shades
 from lookback.scores.base import get_scorer
 
@@ -14,7 +14,7 @@ AMBER = "#f59e0b"
 
 
 def spans(tokens):
-    macros = _ENVIRONMENT.get_template("macros.html").module
+    macros = ENVIRONMENT.get_template("macros.html").module
     return str(macros.shaded(tokens))
 
 
@@ -64,7 +64,7 @@ def luminance(rgb):
 )
 def test_text_can_be_read_on_the_strongest_shade(paper, ink):
     """WCAG's contrast for text, with the colours of base.css."""
-    css = _ENVIRONMENT.loader.get_source(_ENVIRONMENT, "base.css")[0]
+    css = ENVIRONMENT.loader.get_source(ENVIRONMENT, "base.css")[0]
     assert f"--paper: #{paper}" in css
     assert f"--ink: #{ink}" in css
     below, text = (np.array(list(bytes.fromhex(c))) for c in (paper, ink))

@@ -16,10 +16,10 @@ from PIL import Image
 from strict_html import Page
 
 from lookback.benchmarks import get_benchmark
-from lookback.pages import clean, image_uri
+from lookback.pages import clean, image_uri, render
 from lookback.report import report
 from lookback.report.data import browser_data, facts
-from lookback.report.table import table_html
+from lookback.report.table import table_view
 from lookback.runs import Run
 from lookback.runs.layout import write_shard
 from lookback.scores.base import get_scorer
@@ -283,6 +283,10 @@ def test_figures_are_images_by_size(runs):
     kinds = re.findall(r'<img alt="[^"]+" width="(\d+)" height="\d+" src="data:([^;]+);', text)
     assert kinds == [("324", "image/svg+xml"), (kinds[1][0], "image/png")]
     assert "<svg" not in text
+
+
+def table_html(table):
+    return render("report/table.html", table=table_view(table))
 
 
 def test_a_table_knows_its_numbers():

@@ -124,6 +124,12 @@ class Candidate:
         score = "" if self.score is None else f", score={self.score:.4f}"
         return f"Candidate({self.index}, {self.text!r}, {len(self.signals)} tokens{score})"
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from lookback.pages.notebook import candidate_html
+
+        return candidate_html(self)
+
 
 @dataclass(frozen=True, eq=False)
 class Asked:
@@ -187,6 +193,12 @@ class Candidates(Sequence[Candidate]):
 
     def __repr__(self) -> str:
         return f"Candidates({len(self)} for {self.question!r})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the ranking by LookBack, and where the best answer looked."""
+        from lookback.pages.notebook import candidates_html
+
+        return candidates_html(self)
 
     def batch(self) -> SignalBatch:
         """The signals and texts of all candidates as one ragged batch, which scorers work on."""

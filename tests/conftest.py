@@ -5,7 +5,16 @@ import os
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import pytest
+from chromium import start
 from hypothesis import settings
 
 settings.register_profile("lookback", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("lookback")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    driver = start(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.quit()

@@ -1,20 +1,15 @@
 """One self-contained page: what the runs are, every study, and a browser of items.
 
-The page needs no network and is forbidden to use it: a Content-Security-Policy lets it run its own
-script and style, known by their hashes, and show images that it carries.
+The page itself is a template (lookback/pages/templates/report/); here is what it shows.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Sequence
-from importlib.resources import files
-from string import Template
 
+from lookback.pages import render
 from lookback.report.data import browser_data
-from lookback.report.sections import nav_html, runs_html, study_html
+from lookback.report.sections import runs_table, settings, study_section
 from lookback.runs import Run
 from lookback.studies.base import Result, Runs
 
@@ -28,27 +23,12 @@ def report(runs: Sequence[Run], results: dict[str, Result | str], items: int = 4
         items: how many items of each run to put in, the first ones; controls have none of their
             own.
     """
-    here = files("lookback.report")
-    html, style, maths, page = (
-        here.joinpath(name).read_text("utf-8")
-        for name in ("page.html", "page.css", "maths.js", "page.js")
+    given = Runs(runs)
+    return render(
+        "report/page.html",
+        title="LookBack report",
+        runs=runs_table(given),
+        settings=settings(given),
+        studies=[study_section(name, result) for name, result in results.items()],
+        data=browser_data(runs, items),
     )
-    script = f"{maths}\n{page}"
-    # "<" is escaped so that no text can end the script element that holds the data; ASCII so that
-    # lone surrogates, which no encoding can carry, still arrive.
-    data = json.dumps(browser_data(runs, items), allow_nan=False, separators=(",", ":"))
-    return Template(html).substitute(
-        script_hash=_hash(script),
-        style_hash=_hash(style),
-        style=style,
-        script=script,
-        nav=nav_html(results),
-        runs=runs_html(Runs(runs)),
-        studies="\n".join(study_html(name, result) for name, result in results.items()),
-        data=data.replace("<", "\\u003c"),
-    )
-
-
-def _hash(text: str) -> str:
-    """As a Content-Security-Policy names an inline script or style."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"

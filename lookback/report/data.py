@@ -2,7 +2,7 @@
 
 floor      A_FLOOR of the formula
 general    the paper's one setting for all models, {"alpha", "lam"}
-methods    what the methods are called, by the names of their scorers
+methods    by the names of their scorers, {"title", "color"} as the scorers have them
 images     data URIs; items refer to them by position, so that runs of a benchmark share them
 runs       of each: label, alpha, lam, n, total (items it has), and
   items      of each: id, question, truth [[name, text]], image (a position, or null),
@@ -17,19 +17,48 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lookback.families import GENERIC
-from lookback.report.pictures import Pictures
+from lookback.pages import image_uri, images
 from lookback.runs import Run
 from lookback.runs.layout import read_table
+from lookback.scores.base import get_scorer
 from lookback.scores.formula import A_FLOOR, Array
 from lookback.signals import SIGNALS
-from lookback.studies.selection import METHODS, OTHERS, title
+from lookback.studies.selection import title
 
-SHOWN = ("lookback", "self_certainty", "mean_log_prob", "visual_lookback")
-"""The methods whose picks the page works out."""
+SHOWN = ("lookback", "self_certainty", "mean_log_prob", "visual_lookback", "random", "oracle")
+"""The methods whose picks, or expected picks, the page works out."""
+LARGEST = 384
+"""Pixels that an image of an item has at most."""
+
+
+class Pictures:
+    """Data URIs of images, each once, whichever runs show it."""
+
+    def __init__(self) -> None:
+        self.uris: list[str] = []
+        self._found: dict[tuple[str, str, str], int] = {}
+
+    def of(self, run: Run) -> Callable[[int, str], tuple[int | None, str]]:
+        """From an item's position in the split and its id to the position among `uris` of its image
+        and ""; or to None and why there is none.
+        """
+        image_at = images(run)
+
+        def find(place: int, name: str) -> tuple[int | None, str]:
+            key = (run.benchmark, str(run.settings["split"]), name)
+            if key not in self._found:
+                image = image_at(place)
+                if isinstance(image, str):
+                    return None, image
+                self.uris.append(image_uri(image, LARGEST))
+                self._found[key] = len(self.uris) - 1
+            return self._found[key], ""
+
+        return find
 
 
 def browser_data(runs: Sequence[Run], items: int) -> dict[str, Any]:
@@ -38,11 +67,12 @@ def browser_data(runs: Sequence[Run], items: int) -> dict[str, Any]:
     Items that failed have nothing to show and are passed over, and so are runs of such alone.
     """
     pictures = Pictures()
+    methods = [get_scorer(name) for name in SHOWN]
     shown = [run for run in runs if run.image == "own" and len(run.places) and items > 0]
     return {
         "floor": A_FLOOR,
         "general": {"alpha": GENERIC.alpha, "lam": GENERIC.lam},
-        "methods": {name: (METHODS | OTHERS)[name] for name in SHOWN},
+        "methods": {one.name: {"title": one.title, "color": one.color} for one in methods},
         "runs": [
             _run(run, label, items, pictures)
             for run, label in zip(shown, labels(shown), strict=True)
@@ -52,7 +82,7 @@ def browser_data(runs: Sequence[Run], items: int) -> dict[str, Any]:
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
-    """A name a run: model, benchmark, seed; its folder too where that is not enough."""
+    """A name per run: model, benchmark, seed; its folder too where that is not enough."""
     short = []
     for run in runs:
         seed = [] if run.seed is None else [f"seed {run.seed}"]

@@ -1,18 +1,18 @@
-"""The page's fixed parts as HTML: the runs, and a section a study."""
+"""What the page's fixed parts show: the runs, and a section per study."""
 
 from __future__ import annotations
 
 import json
 import mimetypes
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
+from lookback.pages import data_uri
 from lookback.report.data import labels
-from lookback.report.table import prose, table_html
+from lookback.report.table import TableView, table_view
 from lookback.runs import Run
 from lookback.studies.base import Result, get_study
-from lookback.studies.pages import escaped, uri
 from lookback.studies.plots import saved
 from lookback.studies.selection import title
 from lookback.studies.tables import Table
@@ -22,7 +22,54 @@ SVG_MOST = 300_000
 """Bytes above which a figure (a scatter of many points) goes in as PNG."""
 DOWNLOAD_MOST = 500_000
 """Bytes above which a file is only named: the command that made the page wrote it beside it."""
-PIXELS_AN_INCH = 108
+PIXELS_PER_INCH = 108
+
+
+class Settings(NamedTuple):
+    """All settings and versions of a run, by name."""
+
+    label: str
+    facts: dict[str, str]
+
+
+class FigureView(NamedTuple):
+    """A figure inside the page, and its size in pixels."""
+
+    uri: str
+    width: int
+    height: int
+
+
+class File(NamedTuple):
+    """A file to download; `uri` is None if it is too large to be in the page."""
+
+    name: str
+    size: str
+    uri: str | None
+
+
+@dataclass(frozen=True)
+class StudySection:
+    """The section of one study.
+
+    Attributes:
+        name: of the study.
+        heading: its name for readers.
+        paper: the paper's labels for it.
+        about: a line on what it shows.
+        reason: why it could not be done; None if it was.
+        figure, tables, notes, files: what it gave.
+    """
+
+    name: str
+    heading: str
+    paper: list[str]
+    about: str
+    reason: str | None = None
+    figure: FigureView | None = None
+    tables: list[TableView] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    files: list[File] = field(default_factory=list)
 
 
 def heading(name: str) -> str:
@@ -30,29 +77,11 @@ def heading(name: str) -> str:
     return {"pos": "Parts of speech"}.get(name, name.replace("-", " ").capitalize())
 
 
-def nav_html(results: Mapping[str, Result | str]) -> str:
-    """Links to all sections; studies that could not be done are dimmed."""
-    links = ['<li><a href="#runs">Runs</a></li>']
-    for name, result in results.items():
-        done = "" if isinstance(result, Result) else ' class="undone"'
-        text = escaped(heading(name))
-        links.append(f'<li{done}><a href="#study-{escaped(name)}">{text}</a></li>')
-    links.append('<li><a href="#items">Items</a></li>')
-    return "\n".join(links)
-
-
-def runs_html(runs: Sequence[Run]) -> str:
-    """What was run, as a table; all settings and versions to unfold."""
+def runs_table(runs: Sequence[Run]) -> TableView:
+    """What was run."""
     rows = [_about(run) for run in runs]
     columns = [("", name) for name in rows[0]]
-    table = table_html(Table(columns, [list(row.values()) for row in rows], ""), "Runs")
-    details = "\n".join(
-        _settings(run, label) for run, label in zip(runs, labels(runs), strict=True)
-    )
-    return (
-        f"{table}\n<details><summary>All settings and versions</summary>"
-        f'<div class="settings">{details}</div></details>'
-    )
+    return table_view(Table(columns, [list(row.values()) for row in rows], ""), "Runs")
 
 
 def _about(run: Run) -> dict[str, str]:
@@ -77,15 +106,15 @@ def _short(commit: str | None) -> str:
     return "-" if commit is None else commit[:8] + "+" * commit.endswith("+")
 
 
-def _settings(run: Run, label: str) -> str:
-    facts = {"run": run.id, "created": run.manifest.created, "commit": run.manifest.commit}
-    pairs = facts | run.settings | {"versions": dict(run.manifest.versions)}
-    lines = "".join(
-        f"<dt>{escaped(key)}</dt><dd>{escaped(_plain(value))}</dd>"
-        for key, value in pairs.items()
-        if value is not None
-    )
-    return f"<div><h3>{escaped(label)}</h3><dl>{lines}</dl></div>"
+def settings(runs: Sequence[Run]) -> list[Settings]:
+    """All settings and versions of each run."""
+    found = []
+    for run, label in zip(runs, labels(runs), strict=True):
+        facts = {"run": run.id, "created": run.manifest.created, "commit": run.manifest.commit}
+        pairs = facts | run.settings | {"versions": dict(run.manifest.versions)}
+        known = {name: _plain(value) for name, value in pairs.items() if value is not None}
+        found.append(Settings(label, known))
+    return found
 
 
 def _plain(value: Any) -> str:
@@ -94,54 +123,39 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def study_html(name: str, result: Result | str) -> str:
-    """The section of one study: figure, tables, notes, files; or why it could not be done."""
-    about = get_study(name)
-    parts = [
-        f"<h2>{escaped(heading(name))}</h2>",
-        f'<p class="tags"><code>lookback study {escaped(name)}</code>',
-        *(f"<code>{escaped(label)}</code>" for label in about.paper.replace(",", " ").split()),
-        f'</p>\n<p class="lead">{prose(about.about)}</p>',
-    ]
+def study_section(name: str, result: Result | str) -> StudySection:
+    """What a study gave, or why it could not be done."""
+    study = get_study(name)
+    paper = study.paper.replace(",", " ").split()
     if isinstance(result, str):
-        parts.append(f'<p class="reason"><strong>Not done:</strong> {prose(result)}</p>')
-    else:
-        if result.figure is not None:
-            parts.append(_figure(result.figure, f"{heading(name)}. {about.about}"))
-        parts += [table_html(table) for table in result.tables]
-        if result.notes:
-            notes = "".join(f"<li>{prose(note)}</li>" for note in result.notes)
-            parts.append(f'<ul class="notes">{notes}</ul>')
-        parts.append(_downloads(name, result))
-    body = "\n".join(parts)
-    return f'<section id="study-{escaped(name)}" class="study">\n{body}\n</section>'
-
-
-def _figure(figure: Any, alt: str) -> str:
-    """As an image, so that the ids inside one SVG cannot meet those of another."""
-    form, kind = "svg", "image/svg+xml"
-    image = saved(figure, form)
-    if len(image) > SVG_MOST:
-        kind, image = "image/png", saved(figure, "png")
-    width, height = (round(PIXELS_AN_INCH * inches) for inches in figure.get_size_inches())
-    return (
-        f'<figure class="scroll" tabindex="0"><img alt="{escaped(alt)}" width="{width}" '
-        f'height="{height}" src="{uri(kind, image)}"></figure>'
+        return StudySection(name, heading(name), paper, study.about, result)
+    return StudySection(
+        name,
+        heading(name),
+        paper,
+        study.about,
+        figure=None if result.figure is None else _figure(result.figure),
+        tables=[table_view(table) for table in result.tables],
+        notes=result.notes,
+        files=_files(name, result),
     )
 
 
-def _downloads(name: str, result: Result) -> str:
-    """Links to the rows as CSV, the tables as LaTeX, and what else the study gave."""
-    links = []
+def _figure(figure: Any) -> FigureView:
+    kind, image = "image/svg+xml", saved(figure, "svg")
+    if len(image) > SVG_MOST:
+        kind, image = "image/png", saved(figure, "png")
+    width, height = (round(PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())
+    return FigureView(data_uri(kind, image), width, height)
+
+
+def _files(name: str, result: Result) -> list[File]:
+    """The rows as CSV, the tables as LaTeX, and what else the study gave."""
+    found = []
     for file, data in files_of(name, replace(result, figure=None)).items():
-        size = f"{max(1, round(len(data) / 1000)):,} kB"
         if file == f"{name}.md":  # it says what the page says
             continue
-        if len(data) > DOWNLOAD_MOST:
-            links.append(f"{escaped(file)} ({size}, beside this page)")
-            continue
+        size = f"{max(1, round(len(data) / 1000)):,} kB"
         kind = mimetypes.guess_type(file)[0] or "application/octet-stream"
-        links.append(
-            f'<a download="{escaped(file)}" href="{uri(kind, data)}">{escaped(file)}</a> ({size})'
-        )
-    return f'<p class="downloads">{" ".join(f"<span>{link}</span>" for link in links)}</p>'
+        found.append(File(file, size, None if len(data) > DOWNLOAD_MOST else data_uri(kind, data)))
+    return found

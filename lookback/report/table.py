@@ -1,12 +1,12 @@
-"""A study's table as HTML."""
+"""A study's table as the page shows it: which columns are numbers, and what they sort by."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
+from typing import NamedTuple
 
-from lookback.studies.pages import escaped
 from lookback.studies.tables import Cell, Table
 
 MISSING = ("", "-", "–", "—")
@@ -16,12 +16,58 @@ NUMBER = re.compile(
 """A number, and what follows it in a cell: a unit, an interval."""
 
 
-def prose(text: str) -> str:
-    """A sentence for HTML, with `code` as code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped(text))
+class Head(NamedTuple):
+    """The head of a column; `label` has its group's name too."""
+
+    text: str
+    label: str
+    kind: str
 
 
-def table_html(table: Table, label: str = "Table") -> str:
+class CellView(NamedTuple):
+    """A cell: a number and what follows it, or words.
+
+    Attributes:
+        text: the number or the words.
+        tail: what follows a number.
+        mark: as the `Cell` has it.
+        kind: the class of its column.
+        value: what it sorts by; "" for a missing number, None for words.
+    """
+
+    text: str
+    tail: str
+    mark: str
+    kind: str
+    value: str | None
+
+
+class Row(NamedTuple):
+    """A row; `rule` says whether a line is drawn above it."""
+
+    cells: list[CellView]
+    rule: bool
+
+
+class TableView(NamedTuple):
+    """A table as the template takes it.
+
+    Attributes:
+        caption: as the `Table` has it.
+        label: what it is called where it has no caption.
+        groups: (name, columns) of the heads that columns share; empty if none do.
+        heads: one per column.
+        rows: one per row.
+    """
+
+    caption: str
+    label: str
+    groups: list[tuple[str, int]]
+    heads: list[Head]
+    rows: list[Row]
+
+
+def table_view(table: Table, label: str = "Table") -> TableView:
     """A table whose heads sort it; numbers carry their value, "-" carries none and stays last.
 
     Args:
@@ -31,19 +77,18 @@ def table_html(table: Table, label: str = "Table") -> str:
     rows = [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in table.rows]
     columns = list(zip(*rows, strict=True)) or [()] * len(table.columns)
     kinds = [_kind([cell.text for cell in column]) for column in columns]
-    body = "\n".join(
-        f"<tr{_class('rule' if number in table.rules and number else '')}>"
-        + "".join(_cell(*pair, first=i == 0) for i, pair in enumerate(zip(row, kinds, strict=True)))
-        + "</tr>"
+    heads = [
+        Head(name or group, f"{group} {name}".strip(), kind)
+        for (group, name), kind in zip(table.columns, kinds, strict=True)
+    ]
+    views = [
+        Row(
+            [_cell(cell, kind) for cell, kind in zip(row, kinds, strict=True)],
+            rule=number in table.rules and number > 0,
+        )
         for number, row in enumerate(rows)
-    )
-    caption = f'<p class="caption">{prose(table.caption)}</p>\n' if table.caption else ""
-    return (
-        f'{caption}<div class="scroll" tabindex="0" role="group" '
-        f'aria-label="{escaped(table.caption or label)}"><table class="sortable">\n'
-        f"<thead>{_groups(table)}{_heads(table, kinds)}</thead>\n"
-        f"<tbody>\n{body}\n</tbody></table></div>"
-    )
+    ]
+    return TableView(table.caption, label, _groups(table), heads, views)
 
 
 def _kind(texts: Sequence[str]) -> str:
@@ -55,41 +100,18 @@ def _kind(texts: Sequence[str]) -> str:
     return "num tailed" if tails else "num"
 
 
-def _groups(table: Table) -> str:
-    """The row of shared heads, if there are any; a group without names below needs none."""
+def _groups(table: Table) -> list[tuple[str, int]]:
+    """The shared heads, if there are any; a group without names below needs none."""
     if not any(group and name for group, name in table.columns):
-        return ""
+        return []
     runs = groupby(table.columns, key=lambda column: column[0] if column[1] else "")
-    cells = [(group, len(list(same))) for group, same in runs]
-    return _row(
-        f'<th scope="colgroup" colspan="{width}">{escaped(group)}</th>'
-        if group
-        else f'<td colspan="{width}"></td>'
-        for group, width in cells
-    )
+    return [(group, len(list(same))) for group, same in runs]
 
 
-def _heads(table: Table, kinds: Sequence[str]) -> str:
-    return _row(
-        f'<th scope="col" aria-sort="none"{_class(kind)}>'
-        f'<button type="button" aria-label="{escaped(f"{group} {name}".strip())}">'
-        f"{escaped(name or group)}</button></th>"
-        for (group, name), kind in zip(table.columns, kinds, strict=True)
-    )
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"<tr>{''.join(cells)}</tr>"
-
-
-def _cell(cell: Cell, kind: str, first: bool) -> str:
+def _cell(cell: Cell, kind: str) -> CellView:
     value = _value(cell.text)
     text, tail = _parts(cell.text) if kind and value else (cell.text, "")
-    marked = f'<span class="{cell.mark}">{escaped(text)}</span>' if cell.mark else escaped(text)
-    after = f' <span class="tail">{escaped(tail)}</span>' if tail else ""
-    tag = 'th scope="row"' if first else "td"
-    data = "" if value is None else f' data-value="{value}"'
-    return f"<{tag}{_class(kind)}{data}>{marked}{after}</{tag[:2]}>"
+    return CellView(text, tail, cell.mark, kind, value)
 
 
 def _parts(text: str) -> tuple[str, str]:
@@ -103,7 +125,3 @@ def _value(text: str) -> str | None:
     if text.strip() in MISSING:
         return ""
     return _parts(text)[0].replace("−", "-").replace(",", "").lstrip("+") or None
-
-
-def _class(names: str) -> str:
-    return f' class="{names}"' if names else ""

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from lookback.pages import images
+from lookback.pages.annotation import Comparison, annotation_page
 from lookback.runs import Run
-from lookback.studies.annotation import Case, annotation_page
 from lookback.studies.base import Result, Runs, StudyError, study
 from lookback.studies.cases import VERDICTS, draw, verdicts
-from lookback.studies.pages import images
 from lookback.studies.plots import panels
 from lookback.studies.selection import METHODS, OTHERS, in_order, title
 from lookback.studies.tables import Table
@@ -84,7 +84,7 @@ def _files(
     files: dict[str, str | bytes] = {}
     for name, number in ((f"{prefix}set1", 1), (f"{prefix}set2", 2)):
         here = [row for row in drawn if row["set"] == number]
-        shown = [Case(r["question"], image(r["item"]), r["A1"], r["A2"]) for r in here]
+        shown = [Comparison(r["question"], image(r["item"]), r["A1"], r["A2"]) for r in here]
         reasons += [case.image for case in shown if isinstance(case.image, str)]
         if here:
             files[f"{name}.html"] = annotation_page(name, shown)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from lookback.pages import images
+from lookback.pages.tokens import Case, Response, tokens_page
 from lookback.runs import Run
 from lookback.scores.formula import relevance, token_scores
 from lookback.signals import Candidate
 from lookback.studies.base import Result, Runs, StudyError, study
-from lookback.studies.pages import images
 from lookback.studies.selection import in_order, picked, picks, title
-from lookback.studies.shading import Case, Response, html
 from lookback.studies.typesetting import draw
 
 SCORERS = {"LookBack": "lookback", "SC": "self_certainty", "Visual lookback": "visual_lookback"}
@@ -58,7 +58,7 @@ def tokens(runs: Runs, item: int | str | None = None, shown: int = 4) -> Result:
         wanted = "no pick of LookBack differs in quality from SC's or from the best"
         raise StudyError(wanted if item is None else f"no run here has an item {item!r}")
     drawn = next(here for here in cases if here)
-    page = html([case for here in cases for case in here])
+    page = tokens_page([case for here in cases for case in here])
     return Result(rows, [], draw(drawn), notes, {"page.html": page})
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from lookback.pages.shading import SIGNALS, color, shades
+from lookback.pages.tokens import Case, Response
 from lookback.studies.plots import COLORS, panels
-from lookback.studies.shading import SIGNALS, Case, Response, color, shades
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

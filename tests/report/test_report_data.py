@@ -4,62 +4,30 @@ import base64
 import hashlib
 import html
 import io
-import json
 import re
 import struct
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from made_runs import change_manifest, make_run
+from markupsafe import escape
 from PIL import Image
+from strict_html import Page
 
 from lookback.benchmarks import get_benchmark
+from lookback.pages import clean, image_uri, render
 from lookback.report import report
 from lookback.report.data import browser_data, facts
-from lookback.report.pictures import data_uri
-from lookback.report.table import table_html
+from lookback.report.table import table_view
 from lookback.runs import Run
 from lookback.runs.layout import write_shard
+from lookback.scores.base import get_scorer
 from lookback.scores.formula import A_FLOOR
 from lookback.signals import SIGNALS
 from lookback.studies.base import Result, StudyError, get_study
-from lookback.studies.pages import escaped
 from lookback.studies.plots import panels
 from lookback.studies.tables import Cell, Table
-
-VOID = {"meta", "input", "img", "br", "hr", "link"}
-
-
-class Page(HTMLParser):
-    """Reads a page strictly: every element is closed, in order."""
-
-    def __init__(self, text):
-        super().__init__(convert_charrefs=True)
-        self.open, self.elements, self.texts = [], [], {}
-        self.feed(text)
-        self.close()
-        assert not self.open, f"never closed: {self.open}"
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append((tag, dict(attrs).get("id")))
-
-    def handle_endtag(self, tag):
-        assert [name for name, _ in self.open[-1:]] == [tag], f"</{tag}> inside {self.open}"
-        self.open.pop()
-
-    def handle_data(self, text):
-        if self.open:
-            self.texts.setdefault(self.open[-1], []).append(text)
-
-    def text(self, tag, name=None):
-        return "".join(self.texts.get((tag, name), []))
-
-    def data(self):
-        return json.loads(self.text("script", "data"))
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +113,9 @@ def test_constants_are_the_package_own(runs):
     assert data["floor"] == A_FLOOR
     assert data["general"] == {"alpha": 0.25, "lam": 1.25}
     assert (data["runs"][0]["alpha"], data["runs"][0]["lam"]) == (0.5, 1.25)
+    assert data["methods"]["self_certainty"] == {"title": "SC", "color": "#2563eb"}
+    for name, shown in data["methods"].items():
+        assert shown == {"title": get_scorer(name).title, "color": get_scorer(name).color}
     assert "1e-10" not in report(runs, {}, items=0).split("<script>")[1]
 
 
@@ -166,7 +137,7 @@ def decoded(uri):
 
 @pytest.mark.parametrize(("size", "becomes"), [((1600, 800), (384, 192)), ((200, 384), (200, 384))])
 def test_large_images_are_made_small(size, becomes):
-    uri = data_uri(Image.new("RGBA", size, "red"))
+    uri = image_uri(Image.new("RGBA", size, "red"), 384)
     assert uri.startswith("data:image/webp;")
     assert decoded(uri).size == becomes
     assert np.abs(np.asarray(decoded(uri))[5, 5].astype(int) - [255, 0, 0]).max() < 12
@@ -314,6 +285,10 @@ def test_figures_are_images_by_size(runs):
     assert "<svg" not in text
 
 
+def table_html(table):
+    return render("report/table.html", table=table_view(table))
+
+
 def test_a_table_knows_its_numbers():
     table = Table(
         [("", "Method"), ("VQA", "N=5"), ("VQA", "gain"), ("Average", ""), ("", "when")],
@@ -368,7 +343,7 @@ def test_no_text_breaks_the_page(tmp_path):
 
 
 def test_escaped_keeps_what_can_be_kept():
-    assert escaped("a<\U0001f600>\ud83d") == "a&lt;\U0001f600&gt;\ufffd"
+    assert str(escape(clean("a<\U0001f600>\ud83d"))) == "a&lt;\U0001f600&gt;\ufffd"
 
 
 def test_the_page_of_four_runs_is_small(tmp_path):

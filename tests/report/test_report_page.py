@@ -3,34 +3,21 @@
 Needs Chromium, its driver and Selenium; without them these tests are skipped, unless CI_BROWSER=1.
 """
 
-import json
-import os
-import shutil
-from importlib.util import find_spec
-from pathlib import Path
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from chromium import emulate, logs, needs_chromium
 from made_runs import make_run
 
 from lookback.report import report
 from lookback.runs import Run
 from lookback.runs.layout import shard_path, write_shard
-from lookback.scores.base import best_first
+from lookback.scores.base import best_first, get_scorer
 from lookback.studies.base import Result, get_study
 from lookback.studies.selection import outcome, picks
 from lookback.studies.tables import Cell, Table
 
-CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-DRIVER = shutil.which("chromedriver") or "/usr/bin/chromedriver"
-MISSING = [
-    *(f"no {path}" for path in (CHROMIUM, DRIVER) if not Path(path).exists()),
-    *(["no selenium"] if find_spec("selenium") is None else []),
-]
-pytestmark = pytest.mark.skipif(
-    bool(MISSING) and os.environ.get("CI_BROWSER") != "1", reason=", ".join(MISSING) or "all there"
-)
+pytestmark = needs_chromium
 
 ODD = [
     " </script><script>window.bad = 1</script>",
@@ -109,31 +96,6 @@ def page(runs, tmp_path_factory):
     return path.as_uri()
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    profile = tmp_path_factory.mktemp("profile")
-    for flag in (
-        "headless",
-        "no-sandbox",
-        "disable-gpu",
-        "disable-background-networking",
-        "disable-dev-shm-usage",
-        "no-first-run",
-        "force-prefers-reduced-motion",  # scrolling is done when it is asked for
-        f"user-data-dir={profile}",
-    ):
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
-    driver.set_window_size(1300, 900)
-    yield driver
-    driver.quit()
-
-
 @pytest.fixture
 def opened(browser, page):
     """The page, freshly loaded; afterwards, nothing was complained about, nothing asked for."""
@@ -144,13 +106,6 @@ def opened(browser, page):
     assert console == []
     assert requests, "the log of requests does not work"
     assert [url for url in requests if not url.startswith((page, "data:image/"))] == []
-
-
-def logs(browser):
-    """The console's entries and the requests' addresses since the last call."""
-    events = [json.loads(e["message"])["message"] for e in browser.get_log("performance")]
-    sent = [e["params"] for e in events if e["method"] == "Network.requestWillBeSent"]
-    return browser.get_log("browser"), [params["request"]["url"] for params in sent]
 
 
 def put(browser, **values):
@@ -351,6 +306,16 @@ def test_tokens_are_shaded_and_named_as_they_are(opened, runs):
     assert shown == pytest.approx([abs(values[1]) for values in wanted.values()], abs=6e-4)
 
 
+def test_a_method_has_the_color_of_its_scorer(opened):
+    for name in ("lookback", "self_certainty", "mean_log_prob", "visual_lookback"):
+        shown = opened.execute_script(
+            """const badge = document.querySelector(arguments[0]);
+               return getComputedStyle(badge).getPropertyValue("--hue")""",
+            f"#asked .badge.{name}",
+        )
+        assert shown == get_scorer(name).color
+
+
 def test_no_token_breaks_out(opened, runs):
     assert opened.execute_script("return window.bad") is None
     for index, token in enumerate(ODD):
@@ -450,9 +415,7 @@ def test_tables_sort(opened):
 
 
 def test_it_fits_small_screens_and_goes_dark(opened):
-    emulate = opened.execute_cdp_cmd
-    size = {"width": 420, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    emulate("Emulation.setDeviceMetricsOverride", size)
+    emulate(opened, width=420)
     wide, screen = opened.execute_script(
         "const page = document.documentElement; return [page.scrollWidth, page.clientWidth]"
     )
@@ -461,12 +424,10 @@ def test_it_fits_small_screens_and_goes_dark(opened):
     paper = "return getComputedStyle(document.body).backgroundColor"
     seen = set()
     for scheme in ("light", "dark"):
-        feature = {"name": "prefers-color-scheme", "value": scheme}
-        emulate("Emulation.setEmulatedMedia", {"features": [feature]})
+        emulate(opened, scheme=scheme)
         seen.add(opened.execute_script(paper))
     assert len(seen) == 2
-    emulate("Emulation.setEmulatedMedia", {"features": []})
-    emulate("Emulation.clearDeviceMetricsOverride", {})
+    emulate(opened)
 
 
 def test_the_network_is_forbidden(browser, page):

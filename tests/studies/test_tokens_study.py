@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import make_run
 
+from lookback.pages.shading import color, shades
 from lookback.scores.formula import relevance, token_scores
 from lookback.studies.base import StudyError, get_study
-from lookback.studies.shading import color, shades
 from lookback.studies.typesetting import SIZE, lines_of, width
 
 STUDY = get_study("tokens")

@@ -168,16 +168,15 @@ function browse(data) {
   }
 
   function drawMeans() {
-    const names = { ...data.methods, random: "Random", oracle: "Oracle" };
     $("at").textContent =
       "Mean quality of the pick over the items of this page, per cent, at " +
       `α = ${state.alpha}, λ = ${state.lam}, N = ${state.n}`;
-    const heads = Object.entries(names).map(([method, name]) =>
-      h("th", { scope: "col", class: `num ${method}` }, name));
+    const heads = Object.entries(data.methods).map(([method, { title }]) =>
+      h("th", { scope: "col", class: `num ${method}` }, title));
     $("means").tHead.replaceChildren(h("tr", {}, h("th", { scope: "col" }, "Run"), ...heads));
     $("means").tBodies[0].replaceChildren(...runs.map((one, i) => h(
       "tr", i === state.run ? { "aria-current": "true" } : {}, h("th", { scope: "row" }, one.label),
-      ...Object.keys(names).map((method) => {
+      ...Object.keys(data.methods).map((method) => {
         const value = 100 * worth(method, one.items, state);
         return h("td", { class: `num ${method}`, "data-value": value }, shown(value, 2));
       }),
@@ -198,7 +197,7 @@ function browse(data) {
       h("h3", {}, "Picks"),
       h("table", { class: "picks" }, h("tbody", {}, ...picks.map(([method, place]) => h(
         "tr", { "data-method": method, "data-pick": place },
-        h("th", { scope: "row" }, h("span", { class: `badge ${method}` }, data.methods[method])),
+        h("th", { scope: "row" }, h("span", { class: `badge ${method}` }, data.methods[method].title)),
         h("td", {}, `candidate ${place + 1}`),
         h("td", { class: "num" }, shown(candidates[place].quality, 2)),
       )))),
@@ -222,7 +221,7 @@ function browse(data) {
     $("candidates").replaceChildren(...rank(scores).map((i, place) => {
       const { quality, tokens, finish } = candidates[i];
       const badges = picks.filter(([, picked]) => picked === i)
-        .map(([method]) => h("span", { class: `badge ${method}` }, data.methods[method]));
+        .map(([method]) => h("span", { class: `badge ${method}` }, data.methods[method].title));
       const moved = before.indexOf(i) - place;
       const words = tokens.map((token, t) => {
         const text = (t ? token : token.replace(/^ /, "")).replaceAll("\n", "⏎\n");
@@ -306,6 +305,9 @@ function browse(data) {
   $("run").append(...runs.map((one, i) => h("option", { value: i }, one.label)));
   $("signal").append(...Object.entries(SHADES).map(([name, [label]]) =>
     h("option", { value: name }, label)));
+  for (const [method, { color }] of Object.entries(data.methods)) {
+    document.documentElement.style.setProperty(`--${method}`, color);
+  }
   $("browser").hidden = false;
   chooseRun(0);
 }

@@ -1,0 +1,143 @@
+"""The one home of pages: templates, escaping, and pictures that travel inside a page.
+
+A page is one file that needs no network. Its texts come from models and from anybody's files, so
+the templates (Jinja2, in templates/) escape every value; only `Markup` goes in as it is. Used by
+the report, by studies, by notebooks and by the demo.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import math
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from lookback.benchmarks.base import get_benchmark
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from lookback.runs import Run
+
+LOSSLESS = 128
+"""Pixels: up to this size an image is stored as PNG; a small drawing should keep them all."""
+_CONTROLS = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0)} - {*map(ord, "\t\n\r")}, "\ufffd")
+
+
+def render(template: str, **values: Any) -> str:
+    """A page, or a part of one.
+
+    Args:
+        template: its path below templates/.
+        values: what the template names; one that is missing is an error.
+    """
+    return ENVIRONMENT.get_template(template).render(values)
+
+
+def clean(text: object) -> str:
+    """Text that a page can hold.
+
+    Lone surrogates, which no encoding can carry, become U+FFFD, and so do control characters,
+    which HTML does not allow. Templates do this to every value.
+    """
+    whole = str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole.translate(_CONTROLS)
+
+
+def data_uri(kind: str, data: bytes) -> str:
+    """A file inside a page; `kind` is its MIME type."""
+    return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
+
+
+def image_uri(image: Image, largest: int = 512) -> str:
+    """An image inside a page: as PNG if it is small, else as WebP.
+
+    Args:
+        image: of any mode; transparency is lost.
+        largest: pixels that its longer side has at most; a larger one is made smaller.
+    """
+    picture = image.convert("RGB")
+    picture.thumbnail((largest, largest))
+    form = "png" if max(picture.size) <= LOSSLESS else "webp"
+    buffer = io.BytesIO()
+    picture.save(buffer, form, quality=85)
+    return data_uri(f"image/{form}", buffer.getvalue())
+
+
+def images(run: Run) -> Callable[[int], Image | str]:
+    """Gives the image of the item at a position of the split, or says why there is none."""
+    try:
+        items = get_benchmark(run.benchmark, run.manifest.data).items(str(run.settings["split"]))
+    except (OSError, ValueError, ImportError) as error:
+        reason = str(error)
+        return lambda place: reason
+
+    ids = dict(zip(run.items["item"].to_pylist(), run.items["id"].to_pylist(), strict=True))
+
+    def image(place: int) -> Image | str:
+        try:
+            item = items[place]
+            if item.id != ids[place]:
+                return f"the benchmark has {item.id} where the run has {ids[place]}"
+            return item.image or "this question is asked without an image"
+        except (OSError, ValueError, IndexError) as error:
+            return str(error)
+
+    return image
+
+
+def _finalize(value: object) -> object:
+    """Every value that a template shows passes here before it is escaped."""
+    return value if isinstance(value, Markup) else clean(value)
+
+
+def _source(path: str) -> Markup:
+    """A stylesheet or script of ours, to stand inside a page as it is."""
+    assert ENVIRONMENT.loader is not None
+    return Markup(ENVIRONMENT.loader.get_source(ENVIRONMENT, path)[0])
+
+
+def _prose(text: str) -> Markup:
+    """A sentence with `code` as code."""
+    safe = str(escape(clean(text)))  # as str: of Markup, the tags would be escaped as they come in
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", safe))
+
+
+def _number(value: float | None, digits: int) -> str:
+    """A number with a true minus; a dash for none."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def _digest(text: str) -> str:
+    """As a Content-Security-Policy names an inline script or style."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"
+
+
+ENVIRONMENT = Environment(
+    loader=PackageLoader("lookback.pages", "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_finalize,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+"""Where templates are found, and what they can do."""
+ENVIRONMENT.globals["source"] = _source
+ENVIRONMENT.filters |= {
+    "prose": _prose,
+    "number": _number,
+    "digest": _digest,
+    "image_uri": image_uri,
+}
+# As `tojson` writes data: ASCII, so that lone surrogates still arrive, and "<" never as itself, so
+# that no text can end the script element that holds it.
+ENVIRONMENT.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}

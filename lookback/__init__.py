@@ -14,6 +14,7 @@ import importlib as _importlib
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
+    from lookback.benchmarks.answer_metrics import metric
     from lookback.benchmarks.base import benchmark
     from lookback.conversations import Conversation, SourceError
     from lookback.engines import (
@@ -40,6 +41,7 @@ if _typing.TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _HOMES = {
+    "lookback.benchmarks.answer_metrics": ("metric",),
     "lookback.benchmarks.base": ("benchmark",),
     "lookback.conversations": ("Conversation", "SourceError"),
     "lookback.engines": (
@@ -78,6 +80,7 @@ __all__ = [
     "load",
     "lookback_score",
     "lookback_scores",
+    "metric",
     "open_run",
     "record",
     "relevance",

@@ -1,9 +1,14 @@
-"""What users call an image (a path, a URL, bytes, a PIL image, a list), as RGB PIL images."""
+"""What users call an image, as RGB Pillow images.
+
+A path, a URL, a data URI (`data:image/png;base64,...`), bytes, a Pillow image, or a list of these.
+"""
 
 from __future__ import annotations
 
+import base64
 import io
 import os
+import urllib.parse
 import urllib.request
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,6 +20,8 @@ if TYPE_CHECKING:
 
 URL_TIMEOUT = 30.0
 URL_MAX_BYTES = 100 * 2**20
+SHOWN = 40
+"""Characters of a data URI that messages show."""
 
 
 def load_images(image: ImageLike | Sequence[ImageLike] | None) -> list[Image]:
@@ -43,11 +50,13 @@ def load_image(image: ImageLike) -> Image:
             opened = Image.open(io.BytesIO(image))
         elif isinstance(image, str) and image.startswith(("http://", "https://")):
             opened = Image.open(io.BytesIO(_download(image)))
+        elif isinstance(image, str) and image.startswith("data:"):
+            opened = Image.open(io.BytesIO(_decode(image)))
         elif isinstance(image, (str, os.PathLike)):
             opened = Image.open(image)
         else:
             raise ValueError(
-                f"{name} is no image: give a path, a URL, bytes, a PIL image, or a list"
+                f"{name} is no image: give a path, a URL, a data URI, bytes, a PIL image, or a list"
             )
         return ImageOps.exif_transpose(opened).convert("RGB")
     except FileNotFoundError:
@@ -69,7 +78,23 @@ def _download(url: str) -> bytes:
     return data
 
 
+def _decode(uri: str) -> bytes:
+    """What a data URI holds: base64, or else percent-encoded bytes."""
+    about, comma, text = uri.partition(",")
+    if not comma:
+        raise ValueError(f"{_name(uri)} is no data URI: it has no comma before the data")
+    data = urllib.parse.unquote_to_bytes(text)
+    if not about.endswith(";base64"):
+        return data
+    try:
+        return base64.b64decode(b"".join(data.split()), validate=True)
+    except ValueError as error:
+        raise ValueError(f"{_name(uri)} is a broken data URI: {error}") from None
+
+
 def _name(image: object) -> str:
+    if isinstance(image, str) and image.startswith("data:") and len(image) > SHOWN:
+        return f"{image[:SHOWN] + '...'!r} ({len(image)} characters)"
     if isinstance(image, bytes):
         return f"<{len(image)} bytes>"
     return repr(os.fspath(image)) if isinstance(image, (str, os.PathLike)) else repr(image)

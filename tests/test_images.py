@@ -1,9 +1,11 @@
 """What may be called an image, and what the messages say when it is none."""
 
+import base64
 import functools
 import http.server
 import io
 import threading
+import urllib.parse
 
 import pytest
 from PIL import Image
@@ -76,3 +78,32 @@ def test_an_enormous_image_is_refused(monkeypatch, png):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 5)
     with pytest.raises(ValueError, match="too large"):
         load_images(png)
+
+
+def test_data_uris(png):
+    encoded = base64.b64encode(png).decode()
+    for uri in (
+        f"data:image/png;base64,{encoded}",
+        f"data:;base64,{encoded[:20]}\n{encoded[20:]}",  # as mail programs break it
+        f"data:image/png;base64,{urllib.parse.quote(encoded, safe='')}",
+        f"data:image/png,{urllib.parse.quote(png)}",
+    ):
+        (image,) = load_images(uri)
+        assert (image.mode, image.size) == ("RGB", (4, 3))
+        assert image.tobytes() == load_images(png)[0].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("data:image/png;base64", "is no data URI: it has no comma"),
+        ("data:image/png;base64,{}", "is a broken data URI"),
+        ("data:image/png;base64,aGVsbG8=" + " " * 9000, "is not an image"),
+        ("data:image/png;base64," + "A" * 9001, "is a broken data URI"),
+        ("data:,hello", "is not an image"),
+    ],
+)
+def test_a_broken_data_uri_is_said_in_few_words(uri, said):
+    with pytest.raises(ValueError, match=said) as error:
+        load_images(uri)
+    assert len(str(error.value)) < 200

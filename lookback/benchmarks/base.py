@@ -1,8 +1,8 @@
 """What every benchmark offers: items to ask about, a score for one response, a summary of many.
 
 A benchmark knows nothing of models: it hands out images and questions and judges text. What it may
-offer beside that is a protocol of its own (`Mentioning`, `Preparing`, `Judged`, `Fingerprinted`),
-which a class names among its bases.
+offer beside that is a protocol of its own (`Mentioning`, `Preparing`, `Judged`, `Fingerprinted`,
+`LeavingOut`), which a class names among its bases.
 """
 
 from __future__ import annotations
@@ -152,6 +152,15 @@ class Fingerprinted(Protocol):
         ...
 
 
+@runtime_checkable
+class LeavingOut(Protocol):
+    """A benchmark whose data may have items that cannot be read; it has the others."""
+
+    def left_out(self) -> list[str]:
+        """Those that cannot: which they are and why, a line each."""
+        ...
+
+
 @dataclass(frozen=True)
 class BenchmarkKind:
     """A registered benchmark.
@@ -214,11 +223,21 @@ BENCHMARKS: Registry[BenchmarkKind] = Registry(
         "scenes-caption": "lookback.benchmarks.scenes.caption",
         "scenes-pairs": "lookback.benchmarks.scenes.pairs",
         "scenes-amber": "lookback.benchmarks.scenes.amber",
+        "own": "lookback.benchmarks.own",
     },
     _adopt,
 )
 """In the order of the paper's tables."""
 GENERATED: tuple[str, ...] = tuple(n for n in BENCHMARKS.builtin if n.startswith("scenes-"))
+
+
+def get_kind(name: str) -> BenchmarkKind:
+    """The registered benchmark of a name; of a name with a colon ("own:mine") what is before it.
+
+    Raises:
+        ValueError: there is none; the message lists those there are.
+    """
+    return BENCHMARKS.get(name.partition(":")[0])
 
 
 def get_benchmark(
@@ -227,18 +246,24 @@ def get_benchmark(
     """The benchmark of that name, its module loaded only now.
 
     Args:
-        name: one that `lookback benchmarks` lists.
+        name: one that `lookback benchmarks` lists; for data of one's own "own" or, as runs of
+            `mine.jsonl` have it, "own:mine".
         data: the folder of its files, or one that has a folder of its name; None for the
-            environment variable LOOKBACK_DATA. Generated benchmarks need none.
+            environment variable LOOKBACK_DATA. For data of one's own the file. Generated
+            benchmarks need none.
         settings: what this benchmark alone takes, e.g. HallusionBench's `judge`.
 
     Raises:
         ValueError: there is no such benchmark, or it takes no such setting; the message lists
-            those there are.
+            those there are. Or the data are not those of a name with a colon.
     """
-    kind = BENCHMARKS.get(name)
+    kind = get_kind(name)
     unknown = sorted(settings.keys() - set(kind.settings))
     if unknown:
         raise ValueError(f"{name} has no setting {', '.join(unknown)}")
     takes_data = "data" in inspect.signature(kind.make).parameters
-    return kind.make(data, **settings) if takes_data else kind.make(**settings)
+    made = kind.make(data, **settings) if takes_data else kind.make(**settings)
+    if ":" in name and made.name != name:
+        given = f"with the data {os.fspath(data)!r}" if data else "without data"
+        raise ValueError(f"no benchmark {name!r} {given}: that is {made.name!r}")
+    return made

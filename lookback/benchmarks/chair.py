@@ -7,7 +7,7 @@ name by the same rules (`coco_objects`) as a response.
 - chair_s: the share of responses that name any object that is not there.
 - chair_i: the share of all mentions, in all responses, that are of an object that is not there.
 - recall: of all images' objects together, the share that is named.
-- length: words a response, on average; the only number that is not in per cent.
+- length: words per response, on average; the only number that is not in per cent.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from lookback.benchmarks.base import BENCHMARKS, Benchmark, Judged, get_benchmark
+from lookback.benchmarks.base import BENCHMARKS, Benchmark, Judged, LeavingOut, get_benchmark
 from lookback.benchmarks.files import FileBenchmark, MissingFile
 from lookback.benchmarks.responses import Problem, read_responses
 
@@ -79,7 +79,7 @@ def evaluate(
     Args:
         benchmark: its name, or the benchmark itself.
         responses: the file, see `responses`.
-        data: the folder of the benchmark's files.
+        data: the folder of the benchmark's files, or the file of one's own.
         split: which items; by default the benchmark's `default_split`.
         strict: whether any problem with the file is an error.
         settings: what this benchmark alone takes.
@@ -108,9 +108,14 @@ def evaluate(
         benchmark.primary,
         metrics,
         benchmark.judge_name() if isinstance(benchmark, Judged) else None,
-        list(benchmark.notes),
+        [*_left_out(benchmark), *benchmark.notes],
         problems,
     )
+
+
+def _left_out(benchmark: Benchmark) -> list[str]:
+    lines = benchmark.left_out() if isinstance(benchmark, LeavingOut) else []
+    return [f"{len(lines)} items left out, the first: {lines[0]}"] if lines else []
 
 
 @dataclass(frozen=True)
@@ -136,10 +141,10 @@ class Listed:
 
 def list_benchmarks(data: str | os.PathLike[str] | None = None) -> list[Listed]:
     """Every benchmark, with where to get its files and whether they are found."""
-    return [_listed(get_benchmark(name, data)) for name in BENCHMARKS.names()]
+    return [_listed(name, get_benchmark(name, data)) for name in BENCHMARKS.names()]
 
 
-def _listed(benchmark: Benchmark) -> Listed:
+def _listed(name: str, benchmark: Benchmark) -> Listed:
     files: tuple[str, ...] = ()
     found, where = True, ""
     if isinstance(benchmark, FileBenchmark):
@@ -149,4 +154,4 @@ def _listed(benchmark: Benchmark) -> Listed:
             where = str(benchmark.folder)
         except (MissingFile, ValueError) as error:
             found, where = False, str(error)
-    return Listed(benchmark.name, benchmark.primary, benchmark.source, files, found, where)
+    return Listed(name, benchmark.primary, benchmark.source, files, found, where)

@@ -115,7 +115,7 @@ class FileBenchmark(MeanOfScores):
 
     @abstractmethod
     def load(self, split: str) -> Sequence[Item]:
-        """All items of a split, in the files' order; called once a split."""
+        """All items of a split, in the files' order; called once per split."""
 
     def items(
         self, split: str = "test", limit: int | None = None, seed: int = SAMPLE_SEED

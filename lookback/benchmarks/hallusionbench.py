@@ -104,7 +104,7 @@ class HallusionBench(FileBenchmark, Judged):
         return [float(verdict == "correct") for verdict in verdicts]
 
     def verdicts(self, items: Sequence[Item], responses: Sequence[str]) -> list[Verdict]:
-        """The judge's verdicts, one an item; many at once are judged in parallel."""
+        """The judge's verdicts, one per item; many at once are judged in parallel."""
         self.notes = self.judge.notes
         return self.judge.verdicts(
             [

@@ -1,4 +1,4 @@
-"""Responses from a JSONL file, matched to items: {"id": ..., "response": "..."} a line.
+"""Responses from a JSONL file, matched to items: {"id": ..., "response": "..."} per line.
 
 The benchmarks' own result files have other names for the two (`ID_KEYS`, `RESPONSE_KEYS`), which
 will do as well; further keys mean nothing.
@@ -25,7 +25,7 @@ SHOWN = 5  # ids of missing items that a message names
 
 @dataclass(frozen=True)
 class Problem:
-    """Something wrong with a file of responses.
+    """Something wrong with a file.
 
     Attributes:
         line: which line, from 1; None if it is about the whole file.
@@ -112,7 +112,7 @@ def read_line(line: str | bytes) -> tuple[str, dict[str, Any]]:
         raise ValueError(f"not JSON: {error}") from None
     if not isinstance(entry, dict):
         raise ValueError('not an object: {"id": ..., "response": "..."} is needed')
-    return _name(_value(entry, ID_KEYS)), entry
+    return read_id(_value(entry, ID_KEYS)), entry
 
 
 def response_of(entry: dict[str, Any]) -> str:
@@ -134,7 +134,12 @@ def _value(entry: dict[str, Any], keys: tuple[str, ...]) -> Any:
     raise ValueError(f'no "{keys[0]}"')
 
 
-def _name(value: Any) -> str:
+def read_id(value: Any) -> str:
+    """An id as a string: 42, 42.0 and "42" are the same.
+
+    Raises:
+        ValueError: it is neither a number nor a string.
+    """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError(f"the id is neither a number nor a string but {value!r:.60}")
     if isinstance(value, float) and value.is_integer():

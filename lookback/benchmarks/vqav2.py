@@ -1,4 +1,4 @@
-"""VQAv2: short answers to questions about COCO photographs, ten people's answers each.
+"""VQAv2: short answers to questions about COCO photographs, ten people's answers per question.
 
 A person's answer agrees with a response if both have the same official form (`vqa_answers`). As in
 the official evaluation people's answers are left as they are if all ten are equal; the response is

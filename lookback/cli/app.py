@@ -63,11 +63,18 @@ Source = Annotated[
 Data = Annotated[
     Path | None,
     typer.Option(
-        help="The folder of the benchmark's files, or of one folder a benchmark.",
+        help="The folder of the benchmark's files, or of one folder per benchmark; or a file of "
+        "your own.",
         envvar="LOOKBACK_DATA",
     ),
 ]
-
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        help="Your own data: compares the answers of lines that name no metric.",
+        show_default=False,
+    ),
+]
 
 Temperature = Annotated[float, typer.Option(help="0 is greedy.")]
 TopP = Annotated[float, typer.Option(help="The nucleus to sample from.")]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lookback.cli.app import Data, Json, JudgeModel, app
+from lookback.cli.app import Data, Json, JudgeModel, Metric, app
 from lookback.cli.terminal import print_json, progress, show_benchmarks, show_evaluation, warn
 
 
@@ -32,9 +32,10 @@ def benchmarks(
 def evaluate(
     benchmark: Annotated[str, typer.Argument(help="One of `lookback benchmarks`.")],
     responses: Annotated[
-        Path, typer.Option(help='The responses: {"id": ..., "response": "..."} a line.')
+        Path, typer.Option(help='The responses: {"id": ..., "response": "..."} per line.')
     ],
     data: Data = None,
+    metric: Metric = None,
     split: Annotated[
         str | None,
         typer.Option(help="Score these items; `all` is all there are.", show_default=False),
@@ -63,10 +64,12 @@ def evaluate(
 ) -> None:
     """Score anybody's responses on a benchmark; no model needed."""
     from lookback.benchmarks import evaluate as evaluation
+    from lookback.benchmarks.base import get_kind
 
-    settings: dict[str, Any] = {"synonyms": synonyms} if synonyms else {}
+    given = {"synonyms": synonyms, "metric": metric}
+    settings: dict[str, Any] = {name: value for name, value in given.items() if value}
     with progress("scoring") as bar:
-        if benchmark == "hallusionbench" or judge_url or judge_key or judge_cache:
+        if "judge" in get_kind(benchmark).settings or judge_url or judge_key or judge_cache:
             from lookback.benchmarks.judge import get_judge
 
             settings["judge"] = get_judge(judge_model, judge_url, judge_key, judge_cache, bar)

@@ -16,6 +16,7 @@ from lookback.cli.app import (
     Json,
     JudgeModel,
     MaxNewTokens,
+    Metric,
     Settings,
     Source,
     Temperature,
@@ -33,7 +34,7 @@ from lookback.cli.terminal import (
 )
 
 FAILED = 3
-"""The exit status of a run that ended, but with items that failed."""
+"""The exit status of a run that ended, but with items that failed or were left out."""
 
 
 @app.command()
@@ -60,6 +61,7 @@ def run(
         typer.Option(help="Which items; by default what the paper uses.", show_default=False),
     ] = None,
     data: Data = None,
+    metric: Metric = None,
     candidates: Annotated[
         Path | None,
         typer.Option(
@@ -107,6 +109,7 @@ def run(
 ) -> None:
     """Candidates for every item of a benchmark, with their signals, kept in a folder.
 
+    With --data FILE and no --benchmark, of a file of your own: .jsonl, .csv or .parquet.
     Stopped at any point, the same command goes on where it was.
     """
     from lookback.runs.manifest import MANIFEST
@@ -115,13 +118,13 @@ def run(
 
     settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data and str(data)}
     settings |= {"split": split, "limit": limit, "revision": revision, "dtype": dtype}
-    settings |= {"engine": engine, "source": source}
+    settings |= {"engine": engine, "source": source, "metric": metric}
     if candidates is not None and (candidates / MANIFEST).exists():
         same = settings_like(Run(candidates), model)
         settings = {key: same[key] if given is None else given for key, given in settings.items()}
     settings["engine"] = settings["engine"] or "transformers"
     if settings["benchmark"] is None:
-        raise ValueError("name a --benchmark; `lookback benchmarks` lists them")
+        settings["benchmark"] = _own_data(settings["data"])
     plan = Plan(
         **settings,
         candidates=None if candidates is None else str(candidates),
@@ -147,10 +150,11 @@ def run(
         )
     if as_json:
         counts = {"items": summary.items, "failed": len(summary.failed), "worked": summary.worked}
+        counts["left_out"] = summary.left_out
         print_json({"run": str(folder), "manifest": asdict(summary.run.manifest)} | counts)
     else:
         show_summary(summary)
-    if summary.failed:
+    if summary.failed or summary.left_out:
         raise typer.Exit(FAILED)
 
 
@@ -251,9 +255,22 @@ def _estimate(plan: Any, workers: int, as_json: bool) -> None:
     )
 
 
+def _own_data(data: str | None) -> str:
+    """The benchmark that a file of one's own is."""
+    from lookback.benchmarks.own import own_name
+
+    if data is None or Path(data).is_dir():
+        raise ValueError(
+            "name a --benchmark (`lookback benchmarks` lists them), or a file of your own: "
+            "--data FILE"
+        )
+    return own_name(data)
+
+
 def _folder(plan: Any) -> Path:
     """runs/model_benchmark_seed, and the image for a control."""
     model = Path(plan.model or "embedded").name
     kind = "given" if plan.candidates else str(plan.seed)
     image = "" if plan.image == "own" else f"_{plan.image}"
-    return Path("runs") / f"{model}_{plan.benchmark}_{kind}{image}"
+    benchmark = plan.benchmark.replace(":", "-")
+    return Path("runs") / f"{model}_{benchmark}_{kind}{image}"

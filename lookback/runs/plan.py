@@ -25,6 +25,7 @@ class Plan:
     Attributes:
         benchmark, data, split, limit: which items; `data` is the folder of the benchmark's files,
             or the file of one's own.
+        metric: compares the answers of one's own data where they name none.
         judge: of a benchmark that has one, as `benchmarks.judge.get_judge` takes it.
         model, engine, revision, device, dtype: what answers, as `lookback.load` takes it; a model
             of None is the embedded one.
@@ -41,6 +42,7 @@ class Plan:
     data: str | None = None
     split: str | None = None
     limit: int | None = None
+    metric: str | None = None
     judge: dict[str, Any] = field(default_factory=dict)
     model: str | None = None
     engine: str = "transformers"
@@ -65,6 +67,10 @@ class Plan:
                 f"--image {self.image} scores the candidates of a run again: name it with "
                 "--candidates RUN"
             )
+        if self.metric is not None:
+            from lookback.benchmarks.answer_metrics import METRICS
+
+            METRICS.get(self.metric)  # said before a model is loaded
         object.__setattr__(self, "scorers", tuple(dict.fromkeys(map(self._named, self.scorers))))
 
     def _named(self, name: str) -> str:
@@ -87,10 +93,10 @@ class Plan:
 
     def load_benchmark(self) -> Benchmark:
         """The benchmark, with its judge if it has one."""
-        from lookback.benchmarks.base import BENCHMARKS, get_benchmark
+        from lookback.benchmarks.base import get_benchmark, get_kind
 
-        settings: dict[str, Any] = {}
-        if "judge" in BENCHMARKS.get(self.benchmark).settings:
+        settings: dict[str, Any] = {} if self.metric is None else {"metric": self.metric}
+        if "judge" in get_kind(self.benchmark).settings:
             from lookback.benchmarks.judge import get_judge
 
             settings["judge"] = get_judge(**self.judge)
@@ -120,6 +126,7 @@ class Plan:
             "split": self.split or benchmark.default_split,
             "limit": self.limit,
             "items": benchmark.fingerprint() if isinstance(benchmark, Fingerprinted) else None,
+            "metric": self.metric,
             "judge": benchmark.judge_name() if isinstance(benchmark, Judged) else None,
             "candidates": candidates,
             "sampling": drawn if candidates is None else None,
@@ -137,9 +144,8 @@ def settings_like(run: Run, model: str | None = None) -> dict[str, Any]:
         model: another model, if one was named: revision and dtype are then its own.
     """
     settings = run.settings
-    same: dict[str, Any] = {
-        key: settings.get(key) for key in ("benchmark", "split", "limit", "source")
-    }
+    taken = ("benchmark", "split", "limit", "metric", "source")
+    same: dict[str, Any] = {key: settings.get(key) for key in taken}
     same |= {"data": run.manifest.data, "model": None, "revision": None, "dtype": None}
     same["engine"] = settings.get("engine", "transformers")
     if model is None:

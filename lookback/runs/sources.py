@@ -76,17 +76,38 @@ class Drawn(Source):
         )
 
 
+@dataclass(frozen=True)
+class Given:
+    """A response that is there already.
+
+    Attributes:
+        text: the response.
+        token_ids: its tokens, where it is known how the model spelled it.
+        finish: why it ended.
+    """
+
+    text: str
+    token_ids: list[int] | None = None
+    finish: str = "given"
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to score."""
+        return not (self.text.strip() if self.token_ids is None else self.token_ids)
+
+
 class FromFile(Source):
     """Responses of any other engine: {"id": ..., "responses": [...]} or "response" per line.
 
-    Lines with one response each may repeat an id; they are taken in order.
+    Lines with one response each may repeat an id; they are taken in order. `"token_ids"` beside
+    them, or in responses that are {"text": ..., "token_ids": [...]}, say how they are spelled.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         data = path.read_bytes()
         self.identity = {"sha256": hashlib.sha256(data).hexdigest()}
-        self.responses: dict[str, list[str]] = {}
+        self.responses: dict[str, list[Given]] = {}
         for number, line in enumerate(data.decode("utf-8-sig").split("\n"), start=1):
             if line.strip():
                 try:
@@ -111,7 +132,7 @@ class FromFile(Source):
     def candidates(self, engine: Engine, asked: Question, place: int, item: Item) -> Candidates:
         """Score them, with one prefill."""
         names = [name for name in (item.id, *item.aliases) if name in self.responses]
-        return scored(engine, asked, [t for n in names for t in self.responses[n]])
+        return scored(engine, asked, [one for n in names for one in self.responses[n]])
 
 
 class FromRun(Source):
@@ -132,7 +153,11 @@ class FromRun(Source):
         """Score them, with one prefill."""
         given = self.run.candidates(self.rows[place])
         same = self.run.model == engine.name
-        return scored(engine, asked, [c if same else c.text for c in given])
+        return scored(
+            engine,
+            asked,
+            [Given(c.text, c.token_ids.tolist() if same else None, c.finish) for c in given],
+        )
 
 
 def get_source(plan: Plan) -> Source:
@@ -151,22 +176,21 @@ def get_source(plan: Plan) -> Source:
     return FromFile(path)
 
 
-def scored(engine: Engine, asked: Question, responses: Sequence[str | Candidate]) -> Candidates:
+def scored(engine: Engine, asked: Question, responses: Sequence[Given]) -> Candidates:
     """Given responses with their signals; an empty one stays, with none."""
-    empty = [not (r.strip() if isinstance(r, str) else len(r.signals)) for r in responses]
-    filled = [r for r, none in zip(responses, empty, strict=True) if not none]
+    filled = [one for one in responses if not one.empty]
     if not filled:
         raise ValueError(f"all {len(responses)} responses are empty: there is nothing to score")
     found = engine.score(
-        messages=asked.conversation.messages(), source=asked.source, responses=filled
+        messages=asked.conversation.messages(),
+        source=asked.source,
+        responses=[one.text if one.token_ids is None else one.token_ids for one in filled],
     )
     recorded = iter(found)
-    items = []
-    for index, (response, none) in enumerate(zip(responses, empty, strict=True)):
-        given = response if isinstance(response, Candidate) else None
-        signals = NOTHING if none else next(recorded).signals
-        text = given.text if given else str(response)
-        items.append(Candidate(index, text, signals, given.finish if given else "given"))
+    items = [
+        Candidate(index, one.text, NOTHING if one.empty else next(recorded).signals, one.finish)
+        for index, one in enumerate(responses)
+    ]
     return replace(found, items=tuple(items))
 
 
@@ -239,9 +263,41 @@ def _same(first: Image, second: Image) -> bool:
     return first.size == second.size and first.tobytes() == second.tobytes()
 
 
-def _entry(line: str) -> tuple[str, list[str]]:
+def _entry(line: str) -> tuple[str, list[Given]]:
+    """The id and the responses of a line."""
     name, entry = read_line(line)
-    said = entry["responses"] if "responses" in entry else [response_of(entry)]
-    if not isinstance(said, list) or not all(isinstance(text, str) for text in said):
+    if "responses" not in entry:
+        return name, [_given(response_of(entry), entry.get("token_ids"))]
+    said = entry["responses"]
+    if not isinstance(said, list) or not all(isinstance(one, (str, dict)) for one in said):
         raise ValueError(f"the responses are no list of strings but {said!r:.60}")
-    return name, said
+    beside = entry.get("token_ids")
+    if beside is None:
+        return name, [_given(*_text_and_ids(one)) for one in said]
+    if not isinstance(beside, list) or len(beside) != len(said):
+        count = len(beside) if isinstance(beside, list) else f"{beside!r:.60}"
+        raise ValueError(f"token_ids are not a list per response: {count} for {len(said)}")
+    if not all(isinstance(one, str) for one in said):
+        raise ValueError("token_ids stand beside the responses: these must then be strings")
+    return name, [_given(text, ids) for text, ids in zip(said, beside, strict=True)]
+
+
+def _text_and_ids(response: str | dict[str, Any]) -> tuple[Any, Any]:
+    if isinstance(response, str):
+        return response, None
+    return response.get("text"), response.get("token_ids")
+
+
+def _given(text: Any, token_ids: Any) -> Given:
+    """A response of a file, checked."""
+    if not isinstance(text, str):
+        raise ValueError(f"the text of a response is not a string but {text!r:.60}")
+    if token_ids is None:
+        return Given(text)
+    if not isinstance(token_ids, list) or not all(
+        type(one) is int and one >= 0 for one in token_ids
+    ):
+        raise ValueError(f"token_ids are no list of whole numbers from 0 but {token_ids!r:.60}")
+    if text.strip() and not token_ids:
+        raise ValueError(f"token_ids are empty, and the response is not: {text!r:.60}")
+    return Given(text, token_ids)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lookback.benchmarks.base import LeavingOut
 from lookback.engines import Progress
 from lookback.runs.layout import SHARD, RunError, lock, read_shard, read_table, shard_path
 from lookback.runs.manifest import MANIFEST, Manifest, versions
@@ -16,6 +17,8 @@ from lookback.runs.run import Run
 from lookback.runs.work import Worker
 from lookback.scores.base import get_scorer
 
+SAID = 5
+"""Lines left out that are told one by one."""
 BYTES_A_TOKEN = 21  # measured on sampled runs: 4 signals of 4 bytes, ids and words
 
 
@@ -28,12 +31,14 @@ class Summary:
         items: how many items it has.
         failed: (id, error) of those that failed, and of scores that did.
         worked: how many pieces of work this call did; 0 if all was there already.
+        left_out: how many lines of one's own data could not be used.
     """
 
     run: Run
     items: int
     failed: list[tuple[str, str]]
     worked: int
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,7 @@ def start(
         for left in [*folder.glob(".*.[0-9]*"), *folder.glob("*/.*.[0-9]*")]:
             left.unlink()  # halves that a killed process left
         worker = Worker(plan, folder)
+        _tell(worker, say)
         plan = _begin(plan, folder, worker, say)
         worker.plan = plan
         if retry_failed:
@@ -131,7 +137,9 @@ def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None])
         items=len(worker.places),
         scorers={name: get_scorer(name.partition("@")[0]).defaults for name in plan.scorers},
         candidates=plan.candidates,
-        data=plan.data,
+        left_out=len(_left_out(worker)),
+        # Absolute, so that studies find the images from another folder.
+        data=plan.data and str(Path(plan.data).expanduser().absolute()),
         title=benchmark.title,
         versions=versions(engine.identity().versions),
     )
@@ -143,6 +151,22 @@ def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None])
         manifest = before.with_scorers(manifest.scorers)
     manifest.write(folder)
     return replace(plan, scorers=tuple(manifest.scorers))
+
+
+def _left_out(worker: Worker) -> list[str]:
+    benchmark = worker.benchmark
+    return benchmark.left_out() if isinstance(benchmark, LeavingOut) else []
+
+
+def _tell(worker: Worker, say: Callable[[str], None]) -> None:
+    """What a user should know about the items."""
+    left_out = _left_out(worker)
+    for line in left_out[:SAID]:
+        say(f"left out: {line}")
+    if len(left_out) > SAID:
+        say(f"and {len(left_out) - SAID} more lines left out")
+    for note in worker.benchmark.notes:
+        say(note)
 
 
 def _work(plan: Plan, folder: Path, worker: Worker, workers: int, progress: Progress | None) -> int:
@@ -187,7 +211,7 @@ def _finish(folder: Path, worked: int) -> Summary:
             if row["error"]:
                 failed.append((names[row["item"]], f"{name}: {row['error']}"))
     replace(run.manifest, status="finished", done=len(items), failed=broken).write(folder)
-    return Summary(Run(folder), len(items), failed, worked)
+    return Summary(Run(folder), len(items), failed, worked, run.manifest.left_out)
 
 
 def _forget_failures(folder: Path) -> None:

@@ -38,9 +38,9 @@ class Worker:
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.folder, self.plan = folder, plan
-        self.engine: Engine = plan.load_engine()
         self.benchmark = plan.load_benchmark()
-        self.items = plan.items(self.benchmark)
+        self.items = plan.items(self.benchmark)  # before the model: what is wrong is said at once
+        self.engine: Engine = plan.load_engine()
         self.source = get_source(plan)
         self.places = self.source.places(self.items)
         self.questions = Questions(plan, self.items, self.places)

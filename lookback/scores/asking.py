@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lookback.scores.base import scorer
+from lookback.scores.choices import chosen_letter
 from lookback.scores.formula import Array
 from lookback.signals import Candidates
 
@@ -30,9 +31,6 @@ Which response is more accurate with respect to the image? Answer with a single 
 
 _CHOICE = re.compile(r"\bresponse\s*[#:(\[*]*\s*(\d+)", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+")
-_NAMED = re.compile(r"\b(?:response|answer|option|is)\s*[:(\[*]*\s*\(?([AB])\b", re.IGNORECASE)
-_ARTICLE = re.compile(r"\bA(?=\s+(?!(?:or|and|is|was|has|seems|looks)\b)[a-z])")
-_LETTER = re.compile(r"(?<![A-Za-z'])([AB])(?![A-Za-z'])")
 
 
 @scorer(
@@ -119,10 +117,5 @@ def judge_choice(reply: str) -> int | None:
 
     "Response B", "the answer is B" and a first line of "B" choose; the article "a" does not.
     """
-    text = reply.strip()
-    head = re.match(r"[\s*(\[\"']*([ABab])[\s*)\]\"'.:,]*(?:$|\n|[.:,])", text)
-    if head:
-        return "AB".index(head[1].upper())
-    named = {letter.upper() for letter in _NAMED.findall(text) if letter.isupper()}
-    letters = named or set(_LETTER.findall(_ARTICLE.sub("", text)))
-    return "AB".index(letters.pop()) if len(letters) == 1 else None
+    letter = chosen_letter(reply, "AB")
+    return None if letter is None else "AB".index(letter)

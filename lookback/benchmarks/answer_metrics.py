@@ -1,0 +1,184 @@
+"""Metrics by name: how good a response is, given the right answers.
+
+    @lookback.metric("mine")
+    def mine(response: str, answers: list[str]) -> float:
+        "The share of the answers that the response names."
+        return sum(answer in response for answer in answers) / len(answers)
+
+Data of one's own name them (`own`). A metric gives a number from 0 (wrong) to 1 (right).
+"""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lookback.benchmarks.metrics import f1
+from lookback.benchmarks.vqa_answers import normalise, parse
+from lookback.benchmarks.vqav2 import ENOUGH, agreement
+from lookback.registry import Registry
+from lookback.scores.choices import chosen_letter
+from lookback.scores.votes import normalised
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class MetricError(ValueError):
+    """A metric failed, or gave something else than a number from 0 to 1; it is named."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A registered metric.
+
+    Attributes:
+        name: what users call it.
+        function: from a response and the right answers to a number from 0 to 1.
+        about: a line on what it is.
+        needs_question: whether the function takes the question, too, as `question`.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    about: str
+    needs_question: bool = False
+
+    @property
+    def origin(self) -> object:
+        """The function."""
+        return self.function
+
+    def __call__(self, response: str, answers: Sequence[str], question: str = "") -> float:
+        """How good a response is.
+
+        Raises:
+            MetricError: the function failed, or gave no number from 0 to 1.
+        """
+        more = {"question": question} if self.needs_question else {}
+        try:
+            found = self.function(response, list(answers), **more)
+        except Exception as error:
+            if not METRICS.own(self.name):  # its messages are ours already
+                raise
+            words = " ".join(f"{type(error).__name__}: {error}".split())
+            raise MetricError(f"metric {self.name!r} failed: {words}") from error
+        if not isinstance(found, (numbers.Real, np.bool_)) or not 0 <= float(found) <= 1:
+            raise MetricError(
+                f"metric {self.name!r} gave {found!r:.60}: it must give a number from 0 to 1"
+            )
+        return float(found)
+
+
+def metric(name: str, *, needs_question: bool = False) -> Callable[[F], F]:
+    """Register a function as the metric `name`; the first line of its docstring describes it.
+
+    Args:
+        name: what users call it.
+        needs_question: whether it takes the question, too: `(response, answers, question)`.
+    """
+
+    def register(function: F) -> F:
+        about = (inspect.getdoc(function) or "").split("\n")[0]
+        METRICS.add(Metric(name, function, about, needs_question))
+        return function
+
+    return register
+
+
+def _adopt(name: str, function: Any) -> None:
+    metric(name)(function)
+
+
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    dict.fromkeys(("exact", "contains", "vqa", "token_f1", "choice"), __name__),
+    _adopt,
+)
+DEFAULT = "exact"
+"""What answers are compared by if nobody names a metric."""
+
+
+@metric("exact")
+def exact(response: str, answers: list[str]) -> float:
+    """1 if the response is an answer; case, punctuation and articles do not matter."""
+    return float(normalised(response) in map(normalised, answers))
+
+
+@metric("contains")
+def contains(response: str, answers: list[str]) -> float:
+    """1 if an answer stands in the response, as whole words."""
+    said = f" {normalised(response)} "
+    return float(any(f" {normalised(answer)} " in said for answer in answers))
+
+
+@metric("vqa", needs_question=True)
+def vqa(response: str, answers: list[str], question: str) -> float:
+    """VQA's accuracy: min(n / 3, 1) for n people who agree; n / people of fewer than three.
+
+    All answers are put into the official form first; the official evaluation leaves them as they
+    are if all are equal.
+    """
+    agreeing = sum(agreement(response, question, [normalise(answer) for answer in answers]))
+    return min(agreeing / min(ENOUGH, len(answers)), 1.0)
+
+
+@metric("token_f1")
+def token_f1(response: str, answers: list[str]) -> float:
+    """SQuAD's F1 of the words in response and answer, the best over the answers."""
+    return max(_squad_f1(_squad_words(response), _squad_words(answer)) for answer in answers)
+
+
+def _squad_f1(said: list[str], right: list[str]) -> float:
+    if not said or not right:
+        return float(said == right)
+    common = (Counter(said) & Counter(right)).total()
+    return f1(common / len(said), common / len(right))
+
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+def _squad_words(text: str) -> list[str]:
+    """As SQuAD's own evaluation has them: lower case, without ASCII punctuation and articles."""
+    return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
+
+
+@metric("choice")
+def choice(response: str, answers: list[str]) -> float:
+    """Multiple choice: 1 if the response chooses a right letter, or says a right option's text.
+
+    An answer is a letter ("B"), a text ("blue"), or both ("B) blue"). The letter decides if the
+    response chooses one and the answers have one.
+    """
+    options = [_option(answer) for answer in answers]
+    letters = {letter for letter, _ in options if letter}
+    texts = {normalised(text) for _, text in options if text}
+    own_letter, own_text = _option(response)
+    if not own_letter and normalised(own_text) in texts:  # "Vitamin C" is no choice of C
+        return 1.0
+    chosen = chosen_letter(response)
+    if chosen and letters:
+        return float(chosen in letters)
+    return float(
+        not texts.isdisjoint({normalised(own_text), normalised(_option(parse(response))[1])})
+    )
+
+
+_OPTION = re.compile(r"\s*(?:\(([A-Za-z])\)|\[([A-Za-z])\]|([A-Z])[).:](?=\s|$)|([A-Za-z])$)")
+
+
+def _option(text: str) -> tuple[str, str]:
+    """The letter and the text of an option; each is empty if it is not there."""
+    found = _OPTION.match(text.strip())
+    if not found:
+        return "", text.strip()
+    return next(filter(None, found.groups())).upper(), text.strip()[found.end() :].strip()

@@ -1,0 +1,125 @@
+"""Lines of a file of one's own: JSONL, CSV or Parquet in, dictionaries out.
+
+Nothing here knows what the keys mean, but for what the formats lack: in CSV all is text, a list is
+JSON and an empty cell is nothing; in Parquet, too, messages may be JSON.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+LISTS = ("image", "answers")
+"""Columns of text in which a list may stand as JSON."""
+MAX_CELL = 2**31 - 1
+"""Characters per cell of a CSV file: an image may be in it, as a data URI."""
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
+    """Every line by its number, without keys that are null; or what is wrong with it.
+
+    A number is what an editor or a spreadsheet shows: the head of a CSV file is line 1. Rows of a
+    Parquet file are counted from 1.
+
+    Raises:
+        ValueError: the whole file cannot be read.
+    """
+    kind = path.suffix.lower()
+    if kind not in READERS:
+        raise ValueError(f"{str(path)!r} is none of {', '.join(READERS)}: these can be read")
+    return READERS[kind](path)
+
+
+def _jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
+    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield number, _object(line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            yield number, ValueError(f"not UTF-8: {error}")
+        except ValueError as error:
+            yield number, error
+
+
+def _object(line: str) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(entry, dict):
+        raise ValueError('not an object: {"image": ..., "question": "..."} is needed')
+    return {key: value for key, value in entry.items() if value is not None}
+
+
+def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{str(path)!r} is not UTF-8: {error}") from None
+    before = csv.field_size_limit(MAX_CELL)
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error as error:
+        raise ValueError(f"{str(path)!r} is no CSV: {error}") from None
+    finally:
+        csv.field_size_limit(before)
+    head = [name.strip() for name in rows[0]] if rows else []
+    for number, row in enumerate(rows[1:], start=2):
+        if not any(cell.strip() for cell in row):
+            continue
+        if len(row) > len(head):
+            yield number, ValueError(f"{len(row)} cells for {len(head)} columns")
+            continue
+        cells = dict(zip(head, row, strict=False))
+        yield number, _parsed({key: value for key, value in cells.items() if value.strip()})
+
+
+def _parquet(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            rows = file.read().to_pylist()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ValueError(f"{str(path)!r} is no Parquet: {error}") from None
+    for number, row in enumerate(rows, start=1):
+        yield number, _parsed(_without_nulls(row), lists=())
+
+
+def _parsed(cells: dict[str, Any], lists: tuple[str, ...] = LISTS) -> dict[str, Any] | ValueError:
+    """Cells with their JSON read."""
+    found = dict(cells)
+    for key in lists:
+        if key in found and found[key].lstrip().startswith("["):
+            found[key] = _list_or_text(found[key])
+    if isinstance(found.get("messages"), str):
+        try:
+            found["messages"] = json.loads(found["messages"])
+        except (ValueError, RecursionError) as error:
+            return ValueError(f"the messages are not JSON: {error}")
+    return found
+
+
+def _list_or_text(cell: str) -> Any:
+    try:
+        value = json.loads(cell)
+    except (ValueError, RecursionError):
+        return cell
+    return value if isinstance(value, list) else cell
+
+
+def _without_nulls(value: Any) -> Any:
+    """Parquet gives every struct all its fields; those that are null were not written."""
+    if isinstance(value, dict):
+        return {k: _without_nulls(v) for k, v in value.items() if v is not None and v == v}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+
+
+READERS = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}

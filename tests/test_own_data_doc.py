@@ -1,0 +1,53 @@
+"""docs/own-data.md: its files are written, its commands run in its order, its Python executed."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from engines.reference import noise
+from toy_engine import ToyEngine
+
+from lookback import cli
+from lookback.benchmarks.answer_metrics import METRICS
+from lookback.runs import Run
+from lookback.runs.plan import Plan
+
+PAGE = (Path(__file__).parents[1] / "docs" / "own-data.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w+) ?([\w.]*)\n(.*?)```", PAGE, re.DOTALL)
+COMMANDS = [
+    line for kind, _, text in BLOCKS if kind == "bash" for line in text.strip().splitlines()
+]
+FILES = {name: text for _, name, text in BLOCKS if name}
+
+
+def test_the_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Plan, "load_engine", lambda plan: ToyEngine())
+    monkeypatch.setattr(METRICS, "_entries", dict(METRICS.all()))
+    monkeypatch.setenv("LOOKBACK_PLUGINS", "")
+    Path("photos").mkdir()
+    for number, name in enumerate(("cat", "cup")):
+        noise(seed=number).save(f"photos/{name}.jpg")
+    for name, text in FILES.items():
+        Path(name).write_text(text, encoding="utf-8")
+    assert len(COMMANDS) == 9
+    said = {}
+    for command in COMMANDS:
+        monkeypatch.setattr("sys.argv", shlex.split(command))
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        said[command] = capsys.readouterr()
+        assert end.value.code == 0, (command, said[command].err)
+    (evaluated,) = [out for command, (out, _) in said.items() if "evaluate" in command]
+    assert re.search(r"quality +50\.00", evaluated)
+    assert Run("runs/chats").manifest.settings["benchmark"] == "own:chats"
+    names = {}
+    (python,) = [text for kind, name, text in BLOCKS if kind == "python" and not name]
+    exec(python, names)
+    assert names["mine"].score(names["mine"].items()[0], "It is a cat.") == 1
+
+
+def test_the_page_lists_every_metric():
+    section = PAGE[PAGE.index("## Metrics") :]
+    assert re.findall(r"^\| `(\w+)`", section, re.MULTILINE) == list(METRICS.builtin)

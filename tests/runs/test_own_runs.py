@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from engines.reference import noise
-from lookback.studies.pages import images
 from toy_engine import ToyEngine
 
 from lookback import cli
 from lookback.benchmarks.answer_metrics import METRICS
+from lookback.pages import images
 from lookback.runs import Run
 from lookback.runs.plan import Plan
 from lookback.runs.start import start

@@ -16,7 +16,7 @@ from string import Template
 from lookback.report.data import browser_data
 from lookback.report.sections import nav_html, runs_html, study_html
 from lookback.runs import Run
-from lookback.studies.base import Result, Runs
+from lookback.studies import Result, Runs
 
 
 def report(runs: Sequence[Run], results: dict[str, Result | str], items: int = 40) -> str:

@@ -24,9 +24,10 @@ from lookback.families import GENERIC
 from lookback.report.pictures import Pictures
 from lookback.runs import Run
 from lookback.runs.layout import read_table
+from lookback.scores.base import get_scorer
 from lookback.scores.formula import A_FLOOR, Array
 from lookback.signals import SIGNALS
-from lookback.studies.selection import METHODS, OTHERS, title
+from lookback.studies import title
 
 SHOWN = ("lookback", "self_certainty", "mean_log_prob", "visual_lookback")
 """The methods whose picks the page works out."""
@@ -42,7 +43,7 @@ def browser_data(runs: Sequence[Run], items: int) -> dict[str, Any]:
     return {
         "floor": A_FLOOR,
         "general": {"alpha": GENERIC.alpha, "lam": GENERIC.lam},
-        "methods": {name: (METHODS | OTHERS)[name] for name in SHOWN},
+        "methods": {name: get_scorer(name).title for name in SHOWN},
         "runs": [
             _run(run, label, items, pictures)
             for run, label in zip(shown, labels(shown), strict=True)

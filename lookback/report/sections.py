@@ -11,12 +11,10 @@ from typing import Any
 from lookback.report.data import labels
 from lookback.report.table import prose, table_html
 from lookback.runs import Run
-from lookback.studies.base import Result, get_study
+from lookback.studies import Result, Table, get_study, title
 from lookback.studies.pages import escaped, uri
-from lookback.studies.plots import saved
-from lookback.studies.selection import title
-from lookback.studies.tables import Table
-from lookback.studies.write import files_of
+from lookback.studies.shared.plots import figure_bytes
+from lookback.studies.shared.tables import files_of
 
 SVG_MOST = 300_000
 """Bytes above which a figure (a scatter of many points) goes in as PNG."""
@@ -120,9 +118,9 @@ def study_html(name: str, result: Result | str) -> str:
 def _figure(figure: Any, alt: str) -> str:
     """As an image, so that the ids inside one SVG cannot meet those of another."""
     form, kind = "svg", "image/svg+xml"
-    image = saved(figure, form)
+    image = figure_bytes(figure, form)
     if len(image) > SVG_MOST:
-        kind, image = "image/png", saved(figure, "png")
+        kind, image = "image/png", figure_bytes(figure, "png")
     width, height = (round(PIXELS_AN_INCH * inches) for inches in figure.get_size_inches())
     return (
         f'<figure class="scroll" tabindex="0"><img alt="{escaped(alt)}" width="{width}" '

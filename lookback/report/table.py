@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from lookback.studies import Cell, Table
 from lookback.studies.pages import escaped
-from lookback.studies.tables import Cell, Table
 
 MISSING = ("", "-", "–", "—")
 NUMBER = re.compile(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
 from lookback.studies.pages import escaped, page, tag
-from lookback.studies.plots import COLORS
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -43,7 +43,7 @@ def shades(scores: Array) -> Array:
 
 def color(signal: str, shade: float) -> str:
     """White for 0; for 1 so dark that black text can still be read on it."""
-    full = COLORS[SIGNALS[signal]]
+    full = get_scorer(SIGNALS[signal]).color
     mixed = [255 - 0.65 * shade * (255 - int(full[i : i + 2], 16)) for i in (1, 3, 5)]
     return "#" + "".join(f"{round(part):02x}" for part in mixed)
 

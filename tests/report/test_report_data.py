@@ -24,10 +24,9 @@ from lookback.runs import Run
 from lookback.runs.layout import write_shard
 from lookback.scores.formula import A_FLOOR
 from lookback.signals import SIGNALS
-from lookback.studies.base import Result, StudyError, get_study
+from lookback.studies import Cell, Result, StudyError, Table, get_study
 from lookback.studies.pages import escaped
-from lookback.studies.plots import panels
-from lookback.studies.tables import Cell, Table
+from lookback.studies.shared.plots import panels
 
 VOID = {"meta", "input", "img", "br", "hr", "link"}
 

@@ -140,17 +140,17 @@ def _bars(axis: Any, rows: list[dict[str, Any]], setups: list[str], own: list[st
     cells = {(f"{r['benchmark']}\n{r['model']}", r["first"], r["second"]): r for r in rows}
     sc, looked, *others = (get_scorer(name) for name in (*SIGNALS, *own))
     hatched = {"color": "white", "edgecolor": looked.color, "hatch": "////"}
-    drawn = [
+    bars = [
         (f"{sc.title} with and without image", (sc.name, WITHOUT), {"color": sc.color}),
         (f"{sc.title} and {looked.title.lower()}", SIGNALS, hatched),
     ]
     for scorer in others:
         name = f"{scorer.title} with and without image"
-        drawn.append((name, (scorer.name, WITHOUT), {"color": scorer.color}))
-    x, step = np.arange(len(setups)), 0.72 / len(drawn)
+        bars.append((name, (scorer.name, WITHOUT), {"color": scorer.color}))
+    x, step = np.arange(len(setups)), 0.72 / len(bars)
     chance = [cells[setup, sc.name, WITHOUT]["chance"] for setup in setups]
-    for number, (label, key, look) in enumerate(drawn):
-        at = x + (number - (len(drawn) - 1) / 2) * step
+    for number, (label, key, look) in enumerate(bars):
+        at = x + (number - (len(bars) - 1) / 2) * step
         here = [cells.get((setup, *key)) for setup in setups]
         heights = [np.nan if row is None else row["agreement"] for row in here]
         axis.bar(at, heights, step - 0.02, label=label, **look)

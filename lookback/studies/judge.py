@@ -1,4 +1,4 @@
-"""tab:appendix_judge: the model as a judge of its own responses, pair by pair, beside USC."""
+"""tab:appendix_judge: the model as a judge of its own responses, pair by pair, and USC."""
 
 from __future__ import annotations
 

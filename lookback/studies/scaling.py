@@ -76,7 +76,7 @@ def _table(run: Run, rows: list[dict[str, Any]], methods: list[str]) -> Table:
 
 def _figure(found: Curves, methods: list[str]) -> Any:
     figure, axes = tiles(len(found), width=3.6 if len(found) > 1 else 5.2, height=3.0)
-    markers = dict(zip(filter(_looks_at_all, methods), cycle(MARKERS), strict=False))
+    markers = dict(zip(filter(_scores_sets, methods), cycle(MARKERS), strict=False))
     shown: dict[str, Any] = {}
     for (run, rows), (axis,) in zip(found, axes, strict=True):
         for method in dict.fromkeys(row["method"] for row in rows):
@@ -105,7 +105,7 @@ def _figure(found: Curves, methods: list[str]) -> Any:
     return figure
 
 
-def _looks_at_all(method: str) -> bool:
-    """Whether a method was asked about a number of candidates at once, when they were drawn."""
+def _scores_sets(method: str) -> bool:
+    """Whether a method was asked, when the run was made, about so many candidates at once."""
     scorer = get_scorer(method)
     return scorer.joint and not scorer.from_signals

@@ -141,17 +141,6 @@ def same_picks(first: Array, second: Array, texts: Array | None = None) -> Array
     return np.asarray(kept[rows, a] == kept[rows, b], dtype=np.float64)
 
 
-def _of_items(run: Run, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """(R,): which candidates of a run are of the items in some rows."""
-    chosen = np.zeros(len(run.sizes), dtype=bool)
-    chosen[rows] = True
-    return np.asarray(np.repeat(chosen, run.sizes))
-
-
-def _texts(run: Run, rows: NDArray[np.intp]) -> list[tuple[int, str]]:
-    return [(int(run.index[i]), run.texts[i]) for i in np.flatnonzero(_of_items(run, rows))]
-
-
 def share_removed(original: float, replaced: float, random: float) -> float:
     """The share, in per cent, of a gain over random selection that is gone; NaN without a gain."""
     gain = original - random
@@ -186,3 +175,14 @@ def replacement_row(pair: Pair, method: str) -> dict[str, Any]:
         "high": high,
         "removed": share_removed(percent(original), percent(replaced), random),
     }
+
+
+def _of_items(run: Run, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """(R,): which candidates of a run are of the items in some rows."""
+    chosen = np.zeros(len(run.sizes), dtype=bool)
+    chosen[rows] = True
+    return np.asarray(np.repeat(chosen, run.sizes))
+
+
+def _texts(run: Run, rows: NDArray[np.intp]) -> list[tuple[int, str]]:
+    return [(int(run.index[i]), run.texts[i]) for i in np.flatnonzero(_of_items(run, rows))]

@@ -21,8 +21,7 @@ from lookback.runs import Run
 from lookback.runs.plan import Plan
 from lookback.runs.start import start
 from lookback.scores.formula import ALPHAS, LAMBDAS
-from lookback.studies.ablation import sweep
-from lookback.studies.selection import interval, outcome, resampled
+from lookback.studies.shared.selection import bootstrap_means, interval, outcome, sweep
 
 BUDGETS = (5, 25)
 
@@ -57,7 +56,7 @@ def tune(runs: dict[str, Run]) -> dict[str, float | str]:
         for n in BUDGETS
     ]
     # Both N of a task are of the same items: they share a seed.
-    draws = [resampled(100 * lead, seed // len(BUDGETS)) for seed, lead in enumerate(leads)]
+    draws = [bootstrap_means(100 * lead, seed // len(BUDGETS)) for seed, lead in enumerate(leads)]
     low, high = interval(np.mean(draws, axis=0))
     chosen = best if low > 0 else own
     lead = f"{100 * np.mean([x.mean() for x in leads]):+.2f} [{low:+.2f}, {high:+.2f}]"

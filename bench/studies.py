@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from made_runs import make_run
 
 from lookback.runs import Run
-from lookback.studies.base import STUDIES, get_study
+from lookback.studies import STUDIES, get_study
 
 RECORDED = ("clipscore", "vauq", "usc@5", "usc@25", "judge@5")
 
@@ -43,7 +43,7 @@ def main() -> None:
         took, _ = timed(run.batch)
         table.add_row("its token columns", f"{took:.2f}")
         get_study("main")([run])  # matplotlib is loaded now
-        for name in STUDIES:
+        for name in STUDIES.names():
             # Each study on runs just opened: what it needs is read in its time.
             took, _ = timed(
                 lambda name=name: get_study(name)([Run(p) for p in sorted(Path(folder).iterdir())])

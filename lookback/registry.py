@@ -62,13 +62,18 @@ class Registry(Generic[E]):
             the module that registers it.
         adopt: registers an object under a name; for entry points that name a plain function or
             class, one without the decorator.
+        plural: what several are called in the name of the group of entry points, if not kind + s.
     """
 
     def __init__(
-        self, kind: str, builtin: Mapping[str, str], adopt: Callable[[str, object], object]
+        self,
+        kind: str,
+        builtin: Mapping[str, str],
+        adopt: Callable[[str, object], object],
+        plural: str | None = None,
     ) -> None:
         self.kind = kind
-        self.group = f"lookback.{kind}s"
+        self.group = f"lookback.{plural or f'{kind}s'}"
         self.builtin = builtin
         self._adopt = adopt
         self._entries: dict[str, E] = {}

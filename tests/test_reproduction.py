@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lookback.studies.base import STUDIES
+from lookback.studies import STUDIES
 
 ROOT = Path(__file__).parents[1]
 DOC = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ def reproduce(monkeypatch):
 
 def test_every_study_has_its_place():
     shown = re.findall(r"<!-- ([a-z-]+) -->\n(.*?)<!-- /\1 -->", DOC, flags=re.DOTALL)
-    assert [name for name, _ in shown] == [name for name in STUDIES if name != "tokens"]
+    assert [name for name, _ in shown] == [name for name in STUDIES.names() if name != "tokens"]
     assert all("|---|" in table for _, table in shown)
     for figure in re.findall(r"\((reproduction/[a-z-]+\.png)\)", DOC):
         assert (ROOT / "docs" / figure).exists()

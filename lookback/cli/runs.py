@@ -171,8 +171,9 @@ def study(
 ) -> None:
     """A table or figure of the paper from recorded runs; `all` writes all and one HTML report."""
     from lookback.runs import open_runs
-    from lookback.studies.base import get_study
-    from lookback.studies.write import write
+    from lookback.studies import get_study
+    from lookback.studies.shared.base import ALL
+    from lookback.studies.shared.tables import write
 
     given = open_runs(runs)
     for one in given:
@@ -180,7 +181,7 @@ def study(
             print(
                 f"lookback: {one.path} is not finished: the numbers are of a part", file=sys.stderr
             )
-    if name == "all":
+    if name == ALL:
         _report(given, out, items)
         return
     with console(stderr=True).status(name):
@@ -197,13 +198,14 @@ def studies(as_json: Json = False) -> None:
     """List the studies and what of the paper they reproduce."""
     from rich.table import Table
 
-    from lookback.studies.base import STUDIES, get_study
+    from lookback.studies import STUDIES
 
-    known = [get_study(name) for name in STUDIES]
+    known = list(STUDIES.all().values())
     if as_json:
         print_json(
             [
-                {"name": s.name, "paper": s.paper, "settings": s.params, "about": s.about}
+                {"name": s.name, "title": s.title, "paper": s.paper, "settings": s.params}
+                | {"needs_quality": s.needs_quality, "about": s.about}
                 for s in known
             ]
         )
@@ -222,15 +224,16 @@ def _report(given: list[Any], out: Path, items: int) -> None:
     """Every study's files, and one page with all of them."""
     from lookback.report import report
     from lookback.runs.layout import replacing
-    from lookback.studies.base import STUDIES, Result, get_study
-    from lookback.studies.write import write
+    from lookback.studies import STUDIES, Result
+    from lookback.studies.shared.tables import write
 
     results: dict[str, Result | str] = {}
+    known = STUDIES.all()
     with long_progress("studies", "studies") as bar:
-        for number, name in enumerate(STUDIES):
-            bar(number, len(STUDIES))
+        for number, (name, one) in enumerate(known.items()):
+            bar(number, len(known))
             try:
-                results[name] = result = get_study(name)(given)
+                results[name] = result = one(given)
                 write(name, result, out)
             except ValueError as error:  # what it needs is not in these runs
                 results[name] = str(error)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lookback.runs.start import Summary
     from lookback.scores.base import Scorer
     from lookback.signals import Candidate, Candidates
-    from lookback.studies.base import Result
+    from lookback.studies import Result
 
 
 @contextmanager

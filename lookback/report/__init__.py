@@ -11,7 +11,7 @@ from lookback.pages import render
 from lookback.report.data import browser_data
 from lookback.report.sections import runs_table, settings, study_section
 from lookback.runs import Run
-from lookback.studies.base import Result, Runs
+from lookback.studies import Result, Runs
 
 
 def report(runs: Sequence[Run], results: dict[str, Result | str], items: int = 40) -> str:

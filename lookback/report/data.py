@@ -27,7 +27,7 @@ from lookback.runs.layout import read_table
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import A_FLOOR, Array
 from lookback.signals import SIGNALS
-from lookback.studies.selection import title
+from lookback.studies import title
 
 SHOWN = ("lookback", "self_certainty", "mean_log_prob", "visual_lookback", "random", "oracle")
 """The methods whose picks, or expected picks, the page works out."""
@@ -40,7 +40,7 @@ class Pictures:
 
     def __init__(self) -> None:
         self.uris: list[str] = []
-        self._found: dict[tuple[str, str, str], int] = {}
+        self._found: dict[tuple[Any, ...], int] = {}
 
     def of(self, run: Run) -> Callable[[int, str], tuple[int | None, str]]:
         """From an item's position in the split and its id to the position among `uris` of its image
@@ -49,7 +49,7 @@ class Pictures:
         image_at = images(run)
 
         def find(place: int, name: str) -> tuple[int | None, str]:
-            key = (run.benchmark, str(run.settings["split"]), name)
+            key = (run.benchmark, run.settings["split"], run.settings.get("items"), name)
             if key not in self._found:
                 image = image_at(place)
                 if isinstance(image, str):

@@ -12,11 +12,9 @@ from lookback.pages import data_uri
 from lookback.report.data import labels
 from lookback.report.table import TableView, table_view
 from lookback.runs import Run
-from lookback.studies.base import Result, get_study
-from lookback.studies.plots import saved
-from lookback.studies.selection import title
-from lookback.studies.tables import Table
-from lookback.studies.write import files_of
+from lookback.studies import Result, Table, get_study, title
+from lookback.studies.shared.plots import figure_bytes
+from lookback.studies.shared.tables import files_of
 
 SVG_MOST = 300_000
 """Bytes above which a figure (a scatter of many points) goes in as PNG."""
@@ -72,11 +70,6 @@ class StudySection:
     files: list[File] = field(default_factory=list)
 
 
-def heading(name: str) -> str:
-    """A study's name as a heading."""
-    return {"pos": "Parts of speech"}.get(name, name.replace("-", " ").capitalize())
-
-
 def runs_table(runs: Sequence[Run]) -> TableView:
     """What was run."""
     rows = [_about(run) for run in runs]
@@ -128,10 +121,10 @@ def study_section(name: str, result: Result | str) -> StudySection:
     study = get_study(name)
     paper = study.paper.replace(",", " ").split()
     if isinstance(result, str):
-        return StudySection(name, heading(name), paper, study.about, result)
+        return StudySection(name, study.title, paper, study.about, result)
     return StudySection(
         name,
-        heading(name),
+        study.title,
         paper,
         study.about,
         figure=None if result.figure is None else _figure(result.figure),
@@ -142,9 +135,9 @@ def study_section(name: str, result: Result | str) -> StudySection:
 
 
 def _figure(figure: Any) -> FigureView:
-    kind, image = "image/svg+xml", saved(figure, "svg")
+    kind, image = "image/svg+xml", figure_bytes(figure, "svg")
     if len(image) > SVG_MOST:
-        kind, image = "image/png", saved(figure, "png")
+        kind, image = "image/png", figure_bytes(figure, "png")
     width, height = (round(PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())
     return FigureView(data_uri(kind, image), width, height)
 

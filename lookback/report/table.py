@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from lookback.studies.tables import Cell, Table
+from lookback.studies import Cell, Table
 
 MISSING = ("", "-", "–", "—")
 NUMBER = re.compile(

@@ -154,6 +154,10 @@ class Run:
         """(R,): the responses."""
         return list(self.head["text"].to_pylist())
 
+    def tokens(self) -> pa.ListArray:
+        """(R,): the tokens of each response as text."""
+        return read_table(self.path, "candidates", ["tokens"])["tokens"].combine_chunks()
+
     def signal(self, name: str) -> Array:
         """One of `SIGNALS`, of all tokens of all candidates; read once, and only this column."""
         return self.signals([name])[name]

@@ -1,5 +1,39 @@
-"""One table or figure of the paper per file, from recorded runs alone."""
+"""One table or figure of the paper per file, from recorded runs alone.
 
-from lookback.studies.base import Result, Runs, StudyError, get_study, study
+Here are the names that a study of one's own needs:
 
-__all__ = ["Result", "Runs", "StudyError", "get_study", "study"]
+    from lookback.studies import Result, Runs, study, title
+
+    @study("lengths", title="Lengths of responses")
+    def lengths(runs: Runs) -> Result:
+        '''How long the responses are.'''
+        rows = [{"benchmark": title(run), "tokens": run.lengths.mean()} for run in runs.largest]
+        return Result(rows)
+
+A file of this is a plugin: `lookback --plugin lengths.py study lengths runs`.
+"""
+
+from lookback.studies.shared.base import (
+    STUDIES,
+    Result,
+    Runs,
+    Study,
+    StudyError,
+    get_study,
+    study,
+    title,
+)
+from lookback.studies.shared.tables import Cell, Table
+
+__all__ = [
+    "STUDIES",
+    "Cell",
+    "Result",
+    "Runs",
+    "Study",
+    "StudyError",
+    "Table",
+    "get_study",
+    "study",
+    "title",
+]

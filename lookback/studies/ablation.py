@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from lookback.runs import Run
-from lookback.scores.formula import ALPHAS, LAMBDAS, Array, lookback_scores
-from lookback.studies.base import Result, Runs, StudyError, study
-from lookback.studies.plots import COLORS, tiles
-from lookback.studies.selection import in_order, title
-from lookback.studies.tables import Table, beside, ranked
+from lookback.scores.base import get_scorer
+from lookback.scores.formula import ALPHAS, LAMBDAS
+from lookback.studies.shared.base import Result, Runs, StudyError, study, title
+from lookback.studies.shared.methods import in_order
+from lookback.studies.shared.plots import tiles
+from lookback.studies.shared.selection import sweep
+from lookback.studies.shared.tables import Table, mark_best, rows_of_columns
 
 SYMBOLS = {"alpha": "α", "lam": "λ"}
 
 
-@study("ablation", paper="fig:ablation")
+@study("ablation", paper="fig:ablation", title="Ablation", needs_quality=True)
 def ablation(runs: Runs, n: int = 25) -> Result:
     """LookBack against alpha and against lambda, each with the other one off and as reported.
 
@@ -36,35 +35,17 @@ def ablation(runs: Runs, n: int = 25) -> Result:
     return Result(rows, [_table(found)], _figure(found), notes)
 
 
-def sweep(
-    run: Run, alphas: Sequence[float], lams: Sequence[float], budgets: Sequence[int]
-) -> Array:
-    """(budgets, alphas, lams): LookBack's outcome in per cent for every setting and N."""
-    filled = run.lengths > 0
-    scores = np.full((len(run.sizes), run.n, len(alphas), len(lams)), -np.inf)
-    rows = np.repeat(np.arange(len(run.sizes)), run.sizes)
-    if filled.any():
-        scores[rows[filled], run.index[filled]] = lookback_scores(
-            run.signal("log_prob"), run.signal("visual_lookback"), run.lengths[filled], alphas, lams
-        )
-    quality = run.quality()
-    items = np.arange(len(quality))[:, None, None]
-    # (items, alphas, lams) a budget: the first of the highest, as `selection.picks` has it.
-    found = [quality[items, scores[:, :n].argmax(axis=1)].mean(axis=0) for n in budgets]
-    return 100 * np.stack(found)
-
-
 def _curves(run: Run, n: int) -> list[dict[str, Any]]:
-    """The four curves; a row a point."""
+    """The four curves; a row per point."""
     reported = run.defaults
     alphas = sorted({0.0, *ALPHAS, reported["alpha"]})
     lams = sorted({0.0, *LAMBDAS, reported["lam"]})
     values = sweep(run, alphas, lams, [n])[0]
     points = [("alpha", a, lam) for lam in (0.0, reported["lam"]) for a in alphas]
     points += [("lam", a, lam) for a in (0.0, reported["alpha"]) for lam in lams]
-    head = {"model": run.model, "benchmark": title(run), "N": n}
+    labels = {"model": run.model, "benchmark": title(run), "N": n}
     return [
-        head
+        labels
         | {"varied": varied, "alpha": a, "lam": lam}
         | {"value": float(values[alphas.index(a), lams.index(lam)]), "items": len(run.ids)}
         for varied, a, lam in points
@@ -72,20 +53,21 @@ def _curves(run: Run, n: int) -> list[dict[str, Any]]:
 
 
 def _table(found: list[tuple[Run, list[dict[str, Any]]]]) -> Table:
-    """With and without each part, a column a run."""
+    """With and without each part, a column per run."""
     columns = []
     for run, rows in found:
         values = {(r["alpha"], r["lam"]): r["value"] for r in rows}
         alpha, lam = run.defaults["alpha"], run.defaults["lam"]
-        columns.append(ranked([values[p] for p in ((0, 0), (alpha, 0), (0, lam), (alpha, lam))]))
+        columns.append(mark_best([values[p] for p in ((0, 0), (alpha, 0), (0, lam), (alpha, lam))]))
     names = ("neither (mean log p)", "α alone", "λ alone", "both, as reported")
-    heads = [("", "Part"), *((run.model, title(run)) for run, _ in found)]
+    header = [("", "Part"), *((run.model, title(run)) for run, _ in found)]
     budgets = " or ".join(str(n) for n in sorted({rows[0]["N"] for _, rows in found}))
     caption = f"What α and λ add, each at its reported value; per cent at N = {budgets}."
-    return Table(heads, beside(names, columns), caption, "fig:ablation")
+    return Table(header, rows_of_columns(names, columns), caption, "fig:ablation")
 
 
 def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
+    ours, other = get_scorer("lookback").color, get_scorer("random").color
     figure, axes = tiles(len(found), high=2, width=3.4, height=2.5)
     for (run, rows), pair in zip(found, axes, strict=True):
         pair[0].set_title(f"{title(run)}\n{run.model}")
@@ -97,7 +79,7 @@ def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
                     [r["value"] for r in curve],
                     style,
                     marker=".",
-                    color=COLORS["lookback"] if style == "-" else COLORS["random"],
+                    color=ours if style == "-" else other,
                     label=f"{SYMBOLS[fixed]} = {value:g}",
                 )
             axis.axvline(run.defaults[varied], color="#475569", linestyle=":", linewidth=1)

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array, lookback_scores
-from lookback.studies.base import Result, Runs, study
-from lookback.studies.mentions import aucs, mentions, teller
-from lookback.studies.pairs import Pair, controlled
-from lookback.studies.plots import COLORS, tiles
-from lookback.studies.selection import interval, picked, resampled, title
-from lookback.studies.tables import Table
+from lookback.studies.shared.base import Result, Runs, study, title
+from lookback.studies.shared.pairs import Pair, control_pairs
+from lookback.studies.shared.plots import tiles
+from lookback.studies.shared.selection import bootstrap_means, interval, quality_of_picks
+from lookback.studies.shared.tables import Table
+from lookback.studies.shared.words import find_mentions, mention_aucs, mentioning_benchmark
 
 SWAPS = {
     "none": ("own", "own"),
@@ -30,7 +31,7 @@ NOTES = [
 ]
 
 
-@study("decomposition")
+@study("decomposition", title="Decomposition", needs_quality=True)
 def decomposition(runs: Runs, responses: int = 5000) -> Result:
     """Which of LookBack's two factors carries its gain, and which tells right objects from wrong.
 
@@ -38,33 +39,35 @@ def decomposition(runs: Runs, responses: int = 5000) -> Result:
         runs: with controls that looked at a random image.
         responses: the most responses of a run whose mentions of objects are read.
     """
-    pairs, notes = controlled(runs, "random"), [*NOTES]
+    pairs, notes = control_pairs(runs, "random"), [*NOTES]
     rows: list[dict[str, Any]] = []
-    drops, told = [], []
+    drops, mention_lines = [], []
     for pair in pairs:
-        name, benchmark = f"{title(pair.run)}, {pair.run.model}", teller(pair.run)
+        name = f"{title(pair.run)}, {pair.run.model}"
+        benchmark = mentioning_benchmark(pair.run)
         here = _selection(pair)
         rows += here
         drops.append([name, *_drops(here)])
         if benchmark is None:
             notes.append(f"{name}: the benchmark cannot tell right mentions from wrong; no AUC.")
             continue
-        found = mentions(pair.run, benchmark, pair.candidates, responses)
+        found = find_mentions(pair.run, benchmark, pair.candidates, responses)
         notes.append(f"{name}: mentions of {found.responses} responses.")
         notes += [f"{name}: {note}." for note in benchmark.notes]
         counts = {"right": int(found.right.sum()), "wrong": int((~found.right).sum())}
-        values = aucs(pair, found)
+        values = mention_aucs(pair, found)
         for (factor, image), value in values.items():
             rows.append(_row(pair, "AUC", f"{factor}, {image} image") | {"value": value} | counts)
         printed = ["-" if np.isnan(value) else f"{value:.3f}" for value in values.values()]
-        told.append([name, *map(str, counts.values()), *printed])
-    tables = [Table(DROP_HEADS, drops, "LookBack with factors from a random image, per cent.")]
-    if told:
-        tables.append(Table(AUC_HEADS, told, "Right against wrong mentions of objects, by image."))
+        mention_lines.append([name, *map(str, counts.values()), *printed])
+    tables = [Table(DROP_HEADER, drops, "LookBack with factors from a random image, per cent.")]
+    if mention_lines:
+        caption = "Right against wrong mentions of objects, by image."
+        tables.append(Table(AUC_HEADER, mention_lines, caption))
     return Result(rows, tables, _figure(pairs, rows), notes)
 
 
-def swapped(pair: Pair) -> dict[str, Array]:
+def swap_factors(pair: Pair) -> dict[str, Array]:
     """(items, n) for each of `SWAPS`: LookBack with its factors from the one or the other image."""
     lengths = pair.run.lengths[pair.candidates]
     log_prob, a = pair.signal("log_prob"), pair.signal("visual_lookback")
@@ -78,33 +81,34 @@ def swapped(pair: Pair) -> dict[str, Array]:
 
 
 def _row(pair: Pair, measure: str, what: str) -> dict[str, Any]:
-    head = {"model": pair.run.model, "benchmark": title(pair.run), "N": pair.n}
-    head |= {"items": len(pair.rows), "measure": measure, "what": what}
+    labels = {"model": pair.run.model, "benchmark": title(pair.run), "N": pair.n}
+    labels |= {"items": len(pair.rows), "measure": measure, "what": what}
     numbers = ("value", "low", "high", "drop", "drop_low", "drop_high", "right", "wrong")
-    return head | dict.fromkeys(numbers, np.nan)
+    return labels | dict.fromkeys(numbers, np.nan)
 
 
 def _selection(pair: Pair) -> list[dict[str, Any]]:
-    """A row a combination, and one for random selection."""
+    """A row per combination, and one for random selection."""
     quality = 100 * pair.quality()
-    outcomes = {name: picked(scores, quality) for name, scores in swapped(pair).items()}
+    outcomes = {name: quality_of_picks(s, quality) for name, s in swap_factors(pair).items()}
     rows = []
     for name, values in (outcomes | {"random selection": np.nanmean(quality, axis=1)}).items():
         row, drop = _row(pair, "outcome", name), outcomes["none"] - values
-        row["value"], (row["low"], row["high"]) = float(values.mean()), interval(resampled(values))
-        row["drop"], around = float(drop.mean()), interval(resampled(drop))
-        rows.append(row | {"drop_low": around[0], "drop_high": around[1]})
+        row["value"], row["drop"] = float(values.mean()), float(drop.mean())
+        row["low"], row["high"] = interval(bootstrap_means(values))
+        row["drop_low"], row["drop_high"] = interval(bootstrap_means(drop))
+        rows.append(row)
     return rows
 
 
-DROP_HEADS = [("", "Benchmark"), ("", "Random"), ("", "LookBack")]
-DROP_HEADS += [
+DROP_HEADER = [("", "Benchmark"), ("", "Random"), ("", "LookBack")]
+DROP_HEADER += [
     (f"random image for {swap}", name)
     for swap in ("log p", "A", "both")
     for name in ("outcome", "drop")
 ]
-AUC_HEADS = [("", "Benchmark"), ("Mentions", "right"), ("Mentions", "wrong")]
-AUC_HEADS += [(f"AUC of {name}", image) for name in ("A", "log p") for image in ("own", "random")]
+AUC_HEADER = [("", "Benchmark"), ("Mentions", "right"), ("Mentions", "wrong")]
+AUC_HEADER += [(f"AUC of {name}", image) for name in ("A", "log p") for image in ("own", "random")]
 
 
 def _drops(rows: list[dict[str, Any]]) -> list[str]:
@@ -118,13 +122,14 @@ def _drops(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _figure(pairs: list[Pair], rows: list[dict[str, Any]]) -> Any:
-    """The four outcomes with their intervals, a panel a run."""
+    """The four outcomes with their intervals, a panel per run."""
     figure, axes = tiles(len(pairs), width=3.4, height=2.6)
+    methods = ("lookback", "mean_log_prob", "visual_lookback", "random")
+    colors = [get_scorer(method).color for method in methods]
     outcomes = [row for row in rows if row["measure"] == "outcome"]
-    for place, (pair, (axis,)) in enumerate(zip(pairs, axes, strict=True)):
-        *shown, floor = outcomes[5 * place : 5 * place + 5]
+    for number, (pair, (axis,)) in enumerate(zip(pairs, axes, strict=True)):
+        *shown, floor = outcomes[5 * number : 5 * number + 5]
         value, low, high = (np.array([row[k] for row in shown]) for k in ("value", "low", "high"))
-        colors = [COLORS[m] for m in ("lookback", "mean_log_prob", "visual_lookback", "random")]
         axis.vlines(list(SWAPS), low, high, color=colors, linewidth=1.5)
         axis.scatter(list(SWAPS), value, color=colors, zorder=3)
         axis.axhline(floor["value"], color="#111827", linestyle="--", label="random selection")

@@ -9,18 +9,18 @@ import numpy as np
 from lookback.pages import images
 from lookback.pages.annotation import Comparison, annotation_page
 from lookback.runs import Run
-from lookback.studies.base import Result, Runs, StudyError, study
-from lookback.studies.cases import VERDICTS, draw, verdicts
-from lookback.studies.plots import panels
-from lookback.studies.selection import METHODS, OTHERS, in_order, title
-from lookback.studies.tables import Table
-from lookback.studies.write import csv_of
+from lookback.scores.base import Scorer, get_scorer
+from lookback.studies.shared.base import Result, Runs, StudyError, study, title
+from lookback.studies.shared.cases import VERDICTS, has_verdict, sample_cases, verdict_counts
+from lookback.studies.shared.methods import in_order
+from lookback.studies.shared.plots import panels
+from lookback.studies.shared.tables import Table, csv_of
 
-NAMES = METHODS | OTHERS
+GREY, DARK = "#cbd5e1", "#475569"
 KEY = ("set", "case", "id", "A1_scorer", "A2_scorer")
 
 
-@study("disagreements", paper="tab:appendix_human")
+@study("disagreements", paper="tab:appendix_human", title="Disagreements")
 def disagreements(
     runs: Runs,
     first: str = "lookback",
@@ -42,66 +42,73 @@ def disagreements(
     """
     if cases < 1 or first == second:
         raise StudyError(f"{cases} cases of {first} against {second}: nothing to compare")
+    scorers = get_scorer(first), get_scorer(second)
     rows: list[dict[str, Any]] = []
     files: dict[str, str | bytes] = {}
     lines, notes = [], ["Automatic: which text has the higher quality by the benchmark's measure."]
     several = in_order(runs.largest)
     for run in several:
-        found = draw(run, first, second, cases, seed)
-        drawn = [row for row in found if row["set"]]
+        found = sample_cases(run, first, second, cases, seed)
+        sample = [row for row in found if row["set"]]
         rows += found
         name = f"{title(run)}, {run.model}"
-        lines.append([f"Automatic, {name}, drawn", *verdicts(drawn)])
-        lines.append([f"Automatic, {name}, all", *verdicts(found)])
-        fewer = "" if len(drawn) == cases else f" (fewer than the {cases} asked for)"
+        lines.append([f"Automatic, {name}, drawn", *verdict_counts(sample)])
+        lines.append([f"Automatic, {name}, all", *verdict_counts(found)])
+        fewer = "" if len(sample) == cases else f" (fewer than the {cases} asked for)"
         notes.append(
             f"{name}: {len(found)} disagreements in {len(run.ids)} items, N={run.n}; "
-            f"{len(drawn)} drawn{fewer}."
+            f"{len(sample)} drawn{fewer}."
         )
-        added, missing = _files(run, drawn, _prefix(run, several))
+        unjudged = sum(not has_verdict(row) for row in found)
+        if unjudged:
+            notes.append(f"{name}: {unjudged} disagreements have no quality and are not counted.")
+        added, missing = _files(run, sample, _prefix(run, several))
         files |= added
         notes += [f"{name}: {missing}"] if missing else []
     if not rows:
         raise StudyError(f"{first} and {second} pick the same text for every item of these runs")
-    names = [NAMES.get(first, first), "Tie", NAMES.get(second, second)]
+    names = [scorers[0].title, "Tie", scorers[1].title]
     caption = f"Cases in which {names[0]} and {names[2]} pick different texts."
-    heads = [("", "Evaluation"), *(("", name) for name in names)]
-    table = Table(heads, lines, caption, "tab:appendix_human")
-    return Result(rows, [table], _figure(rows, names), notes, files)
+    header = [("", "Evaluation"), *(("", name) for name in names)]
+    table = Table(header, lines, caption, "tab:appendix_human")
+    return Result(rows, [table], _figure(rows, *scorers), notes, files)
 
 
 def _prefix(run: Run, runs: list[Run]) -> str:
     """What tells a run's files from those of the others."""
-    model = f"{run.model.replace('/', '-')}-" if len({r.model for r in runs}) > 1 else ""
-    return f"{model}{run.benchmark}-" if len(runs) > 1 else ""
+    model = f"{run.model}-" if len({r.model for r in runs}) > 1 else ""
+    name = f"{model}{run.benchmark}-" if len(runs) > 1 else ""
+    return name.replace("/", "-").replace(":", "-")
 
 
 def _files(
-    run: Run, drawn: list[dict[str, Any]], prefix: str
+    run: Run, sample: list[dict[str, Any]], prefix: str
 ) -> tuple[dict[str, str | bytes], str]:
     """The pages and the key; and why images are missing, if they are."""
     image, reasons = images(run), []
     files: dict[str, str | bytes] = {}
     for name, number in ((f"{prefix}set1", 1), (f"{prefix}set2", 2)):
-        here = [row for row in drawn if row["set"] == number]
+        here = [row for row in sample if row["set"] == number]
         shown = [Comparison(r["question"], image(r["item"]), r["A1"], r["A2"]) for r in here]
         reasons += [case.image for case in shown if isinstance(case.image, str)]
         if here:
             files[f"{name}.html"] = annotation_page(name, shown)
-    if drawn:
-        files[f"{prefix}key.csv"] = csv_of([{name: row[name] for name in KEY} for row in drawn])
+    if sample:
+        files[f"{prefix}key.csv"] = csv_of([{name: row[name] for name in KEY} for row in sample])
     return files, f"{len(reasons)} images are missing: {reasons[0]}" if reasons else ""
 
 
-def _figure(rows: list[dict[str, Any]], names: list[str]) -> Any:
-    """The automatic verdict over all disagreements, a bar a run."""
+def _figure(rows: list[dict[str, Any]], first: Scorer, second: Scorer) -> Any:
+    """The automatic verdict over all disagreements, a bar per run; None without any verdict."""
+    rows = [row for row in rows if has_verdict(row)]
+    if not rows:
+        return None
     groups = list(dict.fromkeys(f"{row['benchmark']}, {row['model']}" for row in rows))
     figure, axes = panels(1, 1, width=6, height=0.5 * len(groups) + 1)
     left = np.zeros(len(groups))
-    for verdict, name, color in zip(
-        VERDICTS, names, ("#c2410c", "#cbd5e1", "#2563eb"), strict=True
-    ):
-        label = name if name == "Tie" else f"{name} better"
+    labels = (f"{first.title} better", "Tie", f"{second.title} better")
+    colors = (first.color, GREY, DARK if second.color == first.color else second.color)
+    for verdict, label, color in zip(VERDICTS, labels, colors, strict=True):
         here = [[r for r in rows if f"{r['benchmark']}, {r['model']}" == g] for g in groups]
         width = np.array([100 * np.mean([r["verdict"] == verdict for r in g]) for g in here])
         axes[0, 0].barh(groups, width, left=left, height=0.6, color=color, label=label)

@@ -7,15 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
-from lookback.studies.base import Result, Runs, study
-from lookback.studies.distributions import BINS, histograms, ks_distance, overlap
-from lookback.studies.pairs import Pair, controlled, same_picks
-from lookback.studies.plots import COLORS, panels
-from lookback.studies.selection import interval, resampled, title
-from lookback.studies.tables import Table
+from lookback.studies.shared.base import Result, Runs, study, title
+from lookback.studies.shared.distributions import BINS, histograms, ks_distance, overlap
+from lookback.studies.shared.methods import own_methods, titles
+from lookback.studies.shared.pairs import Pair, control_pairs, mean_agreement, same_picks
+from lookback.studies.shared.plots import panels
+from lookback.studies.shared.selection import bootstrap_means, interval
+from lookback.studies.shared.tables import Table
 
-SCORERS = ("self_certainty", "mean_log_prob", "lookback")
+COMPARED = ("self_certainty", "mean_log_prob", "lookback")
+SIGNALS = ("self_certainty", "visual_lookback")
+"""Compared with each other, both with the image."""
 WITHOUT = "without image"
 NOTES = [
     "Agreement: the share of items of which both scorings pick the same of the N candidates; by "
@@ -28,29 +32,35 @@ NOTES = [
 ]
 
 
-@study("image-sensitivity", paper="fig:motivation_output_dist, fig:motivation_agreement")
+@study(
+    "image-sensitivity",
+    paper="fig:motivation_output_dist, fig:motivation_agreement",
+    title="Image sensitivity",
+)
 def image_sensitivity(runs: Runs) -> Result:
     """How much a score changes when the image is taken away, and how often its pick does."""
-    pairs = controlled(runs, "none")
-    rows = [row for pair in pairs for row in _rows(pair)]
-    tables = [_table(list(group)) for _, group in groupby(rows, key=lambda row: row["model"])]
-    return Result(rows, tables, _figure(pairs, rows), NOTES)
+    pairs = control_pairs(runs, "none")
+    own = own_methods(run for pair in pairs for run in (pair.run, pair.control))
+    rows = [row for pair in pairs for row in _rows(pair, own)]
+    own = [method for method in own if any(row["first"] == method for row in rows)]
+    tables = [_table(list(group), own) for _, group in groupby(rows, key=lambda row: row["model"])]
+    return Result(rows, tables, _figure(pairs, rows, own), NOTES)
 
 
-def _rows(pair: Pair) -> list[dict[str, Any]]:
-    """A row a comparison: each scorer with and without image; SC and visual lookback, with it."""
-    scores = {name: pair.scores(name) for name in (*SCORERS, "visual_lookback")}
-    compared = [(name, WITHOUT, *scores[name]) for name in SCORERS]
-    signals = scores["self_certainty"][0], scores["visual_lookback"][0]
-    compared.append(("self_certainty", "visual_lookback", *signals))
+def _rows(pair: Pair, own: list[str]) -> list[dict[str, Any]]:
+    """A row per comparison: scorers with and without image; SC and visual lookback, with it."""
+    sc, looked = (pair.scores(name)[0] for name in SIGNALS)
+    compared = [(name, WITHOUT, *pair.scores(name)) for name in COMPARED]
+    compared.append((*SIGNALS, sc, looked))
+    compared += [(name, WITHOUT, *pair.scores(name)) for name in own if pair.has_scores(name)]
     texts, rows = pair.texts(), []
     for first, second, a, b in compared:
         same = same_picks(a, b)
-        low, high = interval(resampled(same))
+        low, high = interval(bootstrap_means(same)) if len(same) else (np.nan, np.nan)
         row = {"model": pair.run.model, "benchmark": title(pair.run), "N": pair.n}
         row |= {"first": first, "second": second, "items": len(same)}
-        row |= {"agreement": float(same.mean()), "low": low, "high": high}
-        row["same_text"] = float(same_picks(a, b, texts).mean())
+        row |= {"agreement": mean_agreement(same), "low": low, "high": high}
+        row["same_text"] = mean_agreement(same_picks(a, b, texts))
         row["chance"] = float((1 / pair.run.sizes[pair.rows]).mean())
         rows.append(row | _distributions(*_responses(a, b), comparable=second == WITHOUT))
     return rows
@@ -63,37 +73,49 @@ def _responses(first: Array, second: Array) -> tuple[Array, Array]:
 
 
 def _distributions(first: Array, second: Array, comparable: bool) -> dict[str, float]:
-    """Their means and, if they are on the same scale, how far they are apart."""
-    apart = (overlap(first, second), ks_distance(first, second)) if comparable else (np.nan, np.nan)
-    means = {"mean": float(first.mean()), "second_mean": float(second.mean())}
-    return {"responses": len(first)} | means | {"overlap": apart[0], "ks": apart[1]}
+    """Their means and, if they are on the same scale, how far they are apart; NaN without any."""
+    numbers = dict.fromkeys(("mean", "second_mean", "overlap", "ks"), np.nan)
+    if len(first):
+        numbers |= {"mean": float(first.mean()), "second_mean": float(second.mean())}
+    if len(first) and comparable:
+        numbers |= {"overlap": overlap(first, second), "ks": ks_distance(first, second)}
+    return {"responses": len(first)} | numbers
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
+def _table(rows: list[dict[str, Any]], own: list[str]) -> Table:
     """Of one model."""
     lines = []
     for benchmark, group in groupby(rows, key=lambda row: row["benchmark"]):
-        sc, *others = group
+        by_name = {(row["first"], row["second"]): row for row in group}
+        sc = by_name["self_certainty", WITHOUT]
         shapes = [f"{sc[key]:.3f}" for key in ("mean", "second_mean", "overlap", "ks")]
-        agreed = [f"{row['agreement']:.3f}" for row in (sc, *others)]
+        compared = [(name, WITHOUT) for name in COMPARED]
+        compared += [SIGNALS, *((name, WITHOUT) for name in own)]
+        agreed = [_printed(by_name.get(key)) for key in compared]
         lines.append([f"{benchmark}, N={sc['N']}", *shapes, *agreed, f"{sc['chance']:.3f}"])
-    heads = [("", "Benchmark"), *(("SC", name) for name in ("image", "no image", "overlap", "KS"))]
-    names = ("SC", "Mean log p", "LookBack", "SC / visual lookback", "1/N")
-    heads += [("Top-1 agreement", name) for name in names]
+    certainty, looked = titles(SIGNALS)
+    header = [("", "Benchmark")]
+    header += [(certainty, name) for name in ("image", "no image", "overlap", "KS")]
+    names = (*titles(COMPARED), f"{certainty} / {looked.lower()}", *titles(own), "1/N")
+    header += [("Top-1 agreement", name) for name in names]
     caption = f"Scoring with and without the image: {rows[0]['model']}."
-    return Table(heads, lines, caption, "fig:motivation_agreement")
+    return Table(header, lines, caption, "fig:motivation_agreement")
 
 
-def _figure(pairs: list[Pair], rows: list[dict[str, Any]]) -> Any:
-    """SC's distributions above, a panel a run; agreement below."""
+def _printed(row: dict[str, Any] | None) -> str:
+    return "-" if row is None or np.isnan(row["agreement"]) else f"{row['agreement']:.3f}"
+
+
+def _figure(pairs: list[Pair], rows: list[dict[str, Any]], own: list[str]) -> Any:
+    """SC's distributions above, a panel per run; agreement below."""
     figure, axes = panels(2, len(pairs), width=max(2.8, 4.6 / len(pairs)), height=2.4)
-    blue, dark = COLORS["self_certainty"], COLORS["oracle"]
+    sc, dark = get_scorer("self_certainty"), get_scorer("oracle").color
     setups = [f"{title(pair.run)}\n{pair.run.model}" for pair in pairs]
     for axis, pair, name in zip(axes[0], pairs, setups, strict=True):
-        axis.set(title=name, xlabel="SC of a response", yticks=[])
-        both = _responses(*pair.scores("self_certainty"))
+        axis.set(title=name, xlabel=f"{sc.title} of a response", yticks=[])
+        both = _responses(*pair.scores(sc.name))
         edges, *shares = histograms(*both)
-        looks = ((blue, "SC with image"), (dark, "SC without image"))
+        looks = ((sc.color, f"{sc.title} with image"), (dark, f"{sc.title} without image"))
         for values, share, (color, label) in zip(both, shares, looks, strict=True):
             axis.stairs(share / np.diff(edges), edges, fill=True, alpha=0.25, color=color)
             axis.stairs(share / np.diff(edges), edges, color=color, label=label)
@@ -103,28 +125,41 @@ def _figure(pairs: list[Pair], rows: list[dict[str, Any]]) -> Any:
     for axis in axes[1]:
         axis.remove()
     bars = figure.add_subplot(grid[1, :])
-    _bars(bars, [row for row in rows if row["first"] == "self_certainty"], setups)
+    _bars(bars, rows, setups, own)
     found = [axis.get_legend_handles_labels() for axis in (axes[0, 0], bars)]
     handles, names = ([*a, *b] for a, b in zip(*found, strict=True))
     figure.legend(handles, names, loc="outside lower center", ncols=2, fontsize=7)
     return figure
 
 
-def _bars(axis: Any, rows: list[dict[str, Any]], setups: list[str]) -> None:
-    """Agreement of SC with itself without image (solid), and with visual lookback (hatched)."""
-    places = np.arange(len(setups))
-    hatched = {"color": "white", "edgecolor": COLORS["visual_lookback"], "hatch": "////"}
-    solid = {"color": COLORS["self_certainty"]}
-    for here, shift, name, look in (
-        (rows[::2], -0.18, "SC with and without image", solid),
-        (rows[1::2], 0.18, "SC and visual lookback", hatched),
-    ):
-        axis.bar(places + shift, [row["agreement"] for row in here], 0.34, label=name, **look)
-        for place, row in zip(places + shift, here, strict=True):
-            high = max(row["agreement"], row["chance"])  # above the line, too
-            axis.text(place, high, f"{row['agreement']:.2f}", ha="center", va="bottom", fontsize=7)
-    chance = [row["chance"] for row in rows[::2]]
-    axis.hlines(chance, places - 0.4, places + 0.4, COLORS["oracle"], "--", label="random, 1/N")
-    axis.set_xticks(places, setups)
+def _bars(axis: Any, rows: list[dict[str, Any]], setups: list[str], own: list[str]) -> None:
+    """Agreement of SC with itself without image (solid), and with visual lookback (hatched).
+
+    Users' own scorers follow, each with itself without image.
+    """
+    cells = {(f"{r['benchmark']}\n{r['model']}", r["first"], r["second"]): r for r in rows}
+    sc, looked, *others = (get_scorer(name) for name in (*SIGNALS, *own))
+    hatched = {"color": "white", "edgecolor": looked.color, "hatch": "////"}
+    bars = [
+        (f"{sc.title} with and without image", (sc.name, WITHOUT), {"color": sc.color}),
+        (f"{sc.title} and {looked.title.lower()}", SIGNALS, hatched),
+    ]
+    for scorer in others:
+        name = f"{scorer.title} with and without image"
+        bars.append((name, (scorer.name, WITHOUT), {"color": scorer.color}))
+    x, step = np.arange(len(setups)), 0.72 / len(bars)
+    chance = [cells[setup, sc.name, WITHOUT]["chance"] for setup in setups]
+    for number, (label, key, look) in enumerate(bars):
+        at = x + (number - (len(bars) - 1) / 2) * step
+        here = [cells.get((setup, *key)) for setup in setups]
+        heights = [np.nan if row is None else row["agreement"] for row in here]
+        axis.bar(at, heights, step - 0.02, label=label, **look)
+        for center, height, line in zip(at, heights, chance, strict=True):
+            if np.isfinite(height):  # the number stands above the line, too
+                text, top = f"{height:.2f}", max(height, line)
+                axis.text(center, top, text, ha="center", va="bottom", fontsize=7)
+    dark = get_scorer("oracle").color
+    axis.hlines(chance, x - 0.4, x + 0.4, dark, "--", label="random, 1/N")
+    axis.set_xticks(x, setups)
     axis.set(ylabel="top-1 agreement", xlim=(-0.6, len(setups) - 0.4))
     axis.margins(y=0.15)

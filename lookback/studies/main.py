@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from lookback.studies.averages import method_names, rows_of
-from lookback.studies.base import Result, Runs, study
-from lookback.studies.plots import COLORS, panels
-from lookback.studies.selection import METHODS, in_order, title
-from lookback.studies.tables import Table, ranked
+from lookback.scores.base import get_scorer
+from lookback.studies.shared.base import Result, Runs, study, title
+from lookback.studies.shared.methods import ceilings, in_order, paper_methods
+from lookback.studies.shared.plots import panels
+from lookback.studies.shared.selection import method_rows
+from lookback.studies.shared.tables import Cell, Table, mark_best
 
 
-@study("main", paper="tab:main_results")
+@study("main", paper="tab:main_results", title="Main", needs_quality=True)
 def main(runs: Runs) -> Result:
     """Methods by benchmarks and N, with their average; best bold, second underlined.
 
@@ -25,7 +26,7 @@ def main(runs: Runs) -> Result:
     tables = []
     by_model = groupby(in_order(runs.largest), key=lambda run: run.model)
     for model, group in by_model:
-        found = rows_of(model, list(group))
+        found = method_rows(model, list(group))
         rows += found
         tables += [_table(model, found), _leads(model, found)]
     notes = [
@@ -42,52 +43,52 @@ def main(runs: Runs) -> Result:
 
 
 def _table(model: str, rows: list[dict[str, Any]]) -> Table:
+    """Methods by benchmarks and N; those that know the truth stand below, unmarked."""
     setups = list(
         dict.fromkeys((r["benchmark"], r["N"]) for r in rows if r["benchmark"] != "Average")
     )
     setups.append(("Average", 0))
     cells = {(r["method"], r["benchmark"], r["N"]): r for r in rows if np.isfinite(r["value"])}
-    names = method_names()
-    methods = [m for m in names if any(key[0] == m for key in cells)]
-    columns = []
-    for benchmark, n in setups:
-        here = [cells.get((m, benchmark, n)) for m in methods if m != "oracle"]
-        marked = ranked(
-            [r["value"] if r else np.nan for r in here],
-            notes=[f" [{r['low']:.1f}, {r['high']:.1f}]" if r else "" for r in here],
+    methods = list(dict.fromkeys(r["method"] for r in rows if np.isfinite(r["value"])))
+    rivals = [m for m in methods if m not in ceilings()]
+    columns: list[list[Cell | str]] = []
+    for setup in setups:
+        here = [cells.get((m, *setup)) for m in methods]
+        marked = mark_best(
+            [r["value"] if r else np.nan for r in here[: len(rivals)]],
+            notes=[f" [{r['low']:.1f}, {r['high']:.1f}]" if r else "" for r in here[: len(rivals)]],
         )
-        top = cells.get(("oracle", benchmark, n))
-        columns.append([*marked, *(ranked([top["value"]]) if top else ["-"])])
-    lines = [[names[m], *(c[i] for c in columns)] for i, m in enumerate(methods)]
-    for line in lines[-1:]:  # the ceiling is no rival
-        line[1:] = [cell if isinstance(cell, str) else cell.text for cell in line[1:]]
-    heads = [("", "Method"), *((b, f"N={n}" if n else "") for b, n in setups)]
+        tops = [f"{r['value']:.2f}" if r else "-" for r in here[len(rivals) :]]
+        columns.append([*marked, *tops])
+    lines = [[get_scorer(m).title, *(c[i] for c in columns)] for i, m in enumerate(methods)]
+    header = [("", "Method"), *((b, f"N={n}" if n else "") for b, n in setups)]
     caption = f"Best-of-N selection with {model}: per cent [95 % interval]."
-    rules = [len([m for m in methods if m in METHODS]), len(methods) - 1]
-    return Table(heads, lines, caption, "tab:main_results", rules)
+    rules = [len([m for m in methods if m in paper_methods()]), len(rivals)]
+    return Table(header, lines, caption, "tab:main_results", rules)
 
 
 def _leads(model: str, rows: list[dict[str, Any]]) -> Table:
     """How far LookBack is ahead, averaged over benchmarks; samples are the same for both."""
     cells = {(r["method"], r["N"]): r for r in rows if r["benchmark"] == "Average"}
-    budget = [*sorted({n for _, n in cells} - {0}), 0]
+    budgets = [*sorted({n for _, n in cells} - {0}), 0]
     lines = []
-    for method, name in method_names().items():
+    for method in dict.fromkeys(r["method"] for r in rows):
         if method == "lookback" or not any(key[0] == method for key in cells):
             continue
-        line = [f"over {name}"]
-        for n in budget:
+        line = [f"over {get_scorer(method).title}"]
+        for n in budgets:
             r = cells.get((method, n))
             text = f"{r['lead']:+.2f} [{r['lead_low']:+.1f}, {r['lead_high']:+.1f}]" if r else "-"
             line.append(text)
         lines.append(line)
-    heads = [("", "LookBack's lead"), *(("", f"N={n}" if n else "Average") for n in budget)]
-    caption = f"LookBack's lead with {model}, mean over benchmarks: points [95 % interval]."
-    return Table(heads, lines, caption)
+    ours = get_scorer("lookback").title
+    header = [("", f"{ours}'s lead"), *(("", f"N={n}" if n else "Average") for n in budgets)]
+    caption = f"{ours}'s lead with {model}, mean over benchmarks: points [95 % interval]."
+    return Table(header, lines, caption)
 
 
 def _figure(rows: list[dict[str, Any]]) -> Any:
-    """The averages with their intervals, a panel a model."""
+    """The averages with their intervals, a panel per model."""
     models = list(dict.fromkeys(row["model"] for row in rows))
     figure, axes = panels(1, len(models), width=4.6, height=3.2)
     for axis, model in zip(axes[0], models, strict=True):
@@ -95,12 +96,12 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
             r
             for r in rows
             if (r["model"], r["benchmark"], r["N"]) == (model, "Average", 0)
-            and r["method"] != "oracle"
+            and r["method"] not in ceilings()
         ]
         here.sort(key=lambda r: r["value"])
-        names = [method_names()[r["method"]] for r in here]
+        scorers = [get_scorer(r["method"]) for r in here]
+        names, colors = [s.title for s in scorers], [s.color for s in scorers]
         values = np.array([r["value"] for r in here])
-        colors = [COLORS.get(r["method"], "#94a3b8") for r in here]
         ends = [[r[end] for r in here] for end in ("low", "high")]
         axis.hlines(names, *ends, color=colors, linewidth=1.5)
         axis.scatter(values, names, color=colors, zorder=3)

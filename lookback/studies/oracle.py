@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from lookback.studies.base import Result, Runs, study
-from lookback.studies.plots import COLORS, panels
-from lookback.studies.selection import budgets, in_order, outcome, percent, title
-from lookback.studies.tables import Table
+from lookback.scores.base import get_scorer
+from lookback.studies.shared.base import Result, Runs, study, title
+from lookback.studies.shared.methods import in_order
+from lookback.studies.shared.plots import panels
+from lookback.studies.shared.selection import budgets, outcome, percent
+from lookback.studies.shared.tables import Table
 
 
-@study("oracle", paper="tab:oracle_by_benchmark")
+@study("oracle", paper="tab:oracle_by_benchmark", title="Oracle", needs_quality=True)
 def oracle(runs: Runs) -> Result:
     """The best candidate, the average one, and the gap between them, for both N."""
     rows = []
@@ -63,26 +65,26 @@ def _table(rows: list[dict[str, Any]], keys: tuple[str, ...], caption: str) -> T
     for name in (*names, "Average"):
         found = [cells.get((name, *setup)) for setup in setups]
         lines.append([name, *(f"{r[key]:.2f}" if r else "-" for r in found for key in keys)])
-    heads = [
+    header = [
         (model, f"N={n}" if len(keys) == 1 else f"N={n} {key}")
         for model, n in setups
         for key in keys
     ]
     return Table(
-        [("", "Benchmark"), *heads], lines, caption, "tab:oracle_by_benchmark", [len(names)]
+        [("", "Benchmark"), *header], lines, caption, "tab:oracle_by_benchmark", [len(names)]
     )
 
 
 def _figure(rows: list[dict[str, Any]]) -> Any:
-    """What there is to gain: from the mean to the oracle, a line a benchmark and N."""
+    """What there is to gain: from the mean to the oracle, a line per benchmark and N."""
     shown = [row for row in rows if row["benchmark"] != "Average"][::-1]
     names = [f"{r['benchmark']}, {r['model']}, N={r['N']}" for r in shown]
     figure, axes = panels(1, 1, width=5.2, height=0.3 * len(names) + 0.9)
     mean, top = ([row[key] for row in shown] for key in ("mean", "oracle"))
     axis = axes[0, 0]
     axis.hlines(names, mean, top, color="#cbd5e1", linewidth=3)
-    axis.scatter(mean, names, color=COLORS["random"], zorder=3, label="mean")
-    axis.scatter(top, names, color=COLORS["oracle"], zorder=3, label="oracle")
+    axis.scatter(mean, names, color=get_scorer("random").color, zorder=3, label="mean")
+    axis.scatter(top, names, color=get_scorer("oracle").color, zorder=3, label="oracle")
     axis.margins(y=0.5 / len(names))
     axis.set_xlabel("per cent")
     figure.legend(loc="outside upper center", ncols=2)

@@ -1,4 +1,4 @@
-"""fig:computation: what scoring costs after generation, in milliseconds a response."""
+"""fig:computation: what scoring costs after generation, in milliseconds per response."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import Any
 import numpy as np
 
 from lookback.runs import Run
-from lookback.scores.base import get_scorer
+from lookback.scores.base import GREY, SCORERS, get_scorer
 from lookback.signals import Candidates
-from lookback.studies.base import Result, Runs, StudyError, study
-from lookback.studies.plots import COLORS, tiles
-from lookback.studies.selection import METHODS, OTHERS, in_order, title
-from lookback.studies.tables import Table
+from lookback.studies.shared.base import Result, Runs, StudyError, study, title
+from lookback.studies.shared.methods import in_order, other_methods, own_methods, paper_methods
+from lookback.studies.shared.plots import tiles
+from lookback.studies.shared.tables import Table
 
-NAMES = METHODS | OTHERS
 ROUNDS = 3
+PALE = "#cbd5e1"
+"""Bars of scorers that name no colour: the grey of dots is too heavy for them."""
 
 
-@study("overhead", paper="fig:computation")
+@study("overhead", paper="fig:computation", title="Overhead")
 def overhead(runs: Runs, items: int = 50) -> Result:
-    """Milliseconds a response of each scorer, and how many times LookBack's that is.
+    """Milliseconds per response of each scorer, and how many times LookBack's that is.
 
     Args:
         runs: those that looked again have their times recorded.
@@ -44,20 +45,20 @@ def overhead(runs: Runs, items: int = 50) -> Result:
 
 
 def _rows(run: Run, items: int) -> list[dict[str, Any]]:
-    """A row a scorer, from the cheapest; where the other candidates matter, its name is name@N."""
+    """A row per scorer, from the cheapest; "name@N" where the other candidates matter."""
     times = {name: ("measured now", values) for name, values in _measured(run, items).items()}
     times |= {name: ("recorded", values) for name, values in _recorded(run).items()}
     base = float(np.mean(times["lookback"][1]))
     rows = []
     for name, (source, values) in times.items():
         ms, std = float(np.mean(values)), float(np.std(values))
-        head = {"model": run.model, "benchmark": title(run), "scorer": name, "source": source}
-        rows.append(head | {"ms": ms, "std": std, "ratio": ms / base, "items": len(values)})
+        labels = {"model": run.model, "benchmark": title(run), "scorer": name, "source": source}
+        rows.append(labels | {"ms": ms, "std": std, "ratio": ms / base, "items": len(values)})
     return sorted(rows, key=lambda row: row["ms"])
 
 
 def _recorded(run: Run) -> dict[str, list[float]]:
-    """Of each recorded scorer the milliseconds a response, an item each."""
+    """Of each recorded scorer the milliseconds per response, an item each."""
     found: dict[str, list[float]] = {name: [] for name in run.recorded}
     for row in run.timings():
         if row["stage"] in found and row["responses"]:
@@ -68,7 +69,7 @@ def _recorded(run: Run) -> dict[str, list[float]]:
 def _measured(run: Run, items: int) -> dict[str, list[float]]:
     """The same, now, of each scorer that is arithmetic on signals."""
     some = [run.candidates(row) for row in range(min(items, len(run.places)))]
-    names = [m for m in NAMES if m != "random" and get_scorer(m).from_signals]
+    names = measured_methods(run)
     for name in names:
         some[0].scores(name)  # the first call loads and warms what the others need not
     # All scorers on an item, then the next: what else the machine does hits them alike.
@@ -76,14 +77,27 @@ def _measured(run: Run, items: int) -> dict[str, list[float]]:
     return {name: [one[name] for one in times] for name in names}
 
 
+def measured_methods(run: Run) -> list[str]:
+    """Those that are arithmetic on signals; not random selection, which needs no scores."""
+    scorers = map(get_scorer, (*paper_methods(), *other_methods(), *own_methods([run])))
+    return [s.name for s in scorers if s.from_signals and s.expected != "uniform"]
+
+
 def _best(candidates: Candidates, name: str) -> float:
     took = repeat(lambda: candidates.scores(name), number=1, repeat=ROUNDS)
     return 1000 * min(took) / len(candidates)
 
 
-def _label(name: str) -> str:
+def _look(name: str) -> tuple[str, str]:
+    """The label and the colour of a scorer; of one that is recorded, but not known here, its name.
+
+    Args:
+        name: as `Run.recorded` has it.
+    """
     base, _, count = name.partition("@")
-    return NAMES.get(base, base) + (f" (N={count})" if count else "")
+    scorer = get_scorer(base) if base in SCORERS.names() else None
+    label = (scorer.title if scorer else base) + (f" (N={count})" if count else "")
+    return label, PALE if scorer is None or scorer.color == GREY else scorer.color
 
 
 def _number(value: float) -> str:
@@ -91,22 +105,21 @@ def _number(value: float) -> str:
 
 
 def _table(run: Run, rows: list[dict[str, Any]]) -> Table:
-    heads = [("", name) for name in ("Scorer", "ms a response", "Std", "x LookBack", "Timed")]
+    header = [("", name) for name in ("Scorer", "ms a response", "Std", "x LookBack", "Timed")]
     lines = [
-        [_label(r["scorer"]), *(_number(r[k]) for k in ("ms", "std", "ratio")), r["source"]]
+        [_look(r["scorer"])[0], *(_number(r[k]) for k in ("ms", "std", "ratio")), r["source"]]
         for r in rows
     ]
     caption = f"Scoring after generation on {title(run)} with {run.model}."
-    return Table(heads, lines, caption, "fig:computation")
+    return Table(header, lines, caption, "fig:computation")
 
 
 def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
     figure, axes = tiles(len(found), across=3, width=4.6, height=3.4)
     for (run, rows), (axis,) in zip(found, axes, strict=True):
         ms, std = np.array([[r["ms"], r["std"]] for r in rows]).T
-        colors = [COLORS.get(r["scorer"].partition("@")[0], "#cbd5e1") for r in rows]
         low = np.minimum(std, 0.9 * ms)  # a log axis has no zero
-        names = [_label(r["scorer"]) for r in rows]
+        names, colors = zip(*(_look(r["scorer"]) for r in rows), strict=True)
         axis.barh(names, ms, xerr=[low, std], color=colors, ecolor="#475569", capsize=2)
         for y, value in enumerate(ms):
             axis.annotate(f" {_number(value)}", (value + std[y], y), va="center", fontsize=8)

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from lookback.benchmarks import english
 from lookback.runs import Run
+from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
-from lookback.studies.base import Result, Runs, StudyError, study
-from lookback.studies.plots import COLORS, panels
-from lookback.studies.selection import OTHERS, in_order, title
-from lookback.studies.tables import Table, beside
-from lookback.studies.words import Spans, drawn, pieces, token_ranges, word_means
+from lookback.studies.shared.base import Result, Runs, StudyError, study, title
+from lookback.studies.shared.methods import in_order
+from lookback.studies.shared.plots import panels
+from lookback.studies.shared.tables import Table, rows_of_columns
+from lookback.studies.shared.words import Spans, sample_responses, token_ranges, word_means
 
 VISUAL = ("NOUN", "PROPN", "ADJ", "NUM")
 TEXTUAL = ("AUX", "DET", "PRON", "CCONJ", "SCONJ")
@@ -27,7 +28,7 @@ SETS = {"visual set": VISUAL, "textual set": TEXTUAL}
 SIGNALS = {"A": "visual_lookback", "SC": "self_certainty"}
 
 
-@study("pos", paper="fig:motivation_pos, fig:appendix_pos")
+@study("pos", paper="fig:motivation_pos, fig:appendix_pos", title="Parts of speech")
 def pos(runs: Runs, responses: int = 2000) -> Result:
     """A_t and Self-Certainty by part of speech, as mean z-scores of words.
 
@@ -43,7 +44,7 @@ def pos(runs: Runs, responses: int = 2000) -> Result:
     ]
     found = []
     for run in in_order(runs.largest):
-        chosen = drawn(np.flatnonzero(run.lengths > 0), responses)
+        chosen = sample_responses(np.flatnonzero(run.lengths > 0), responses)
         found.append((run, _rows(run, chosen)))
         tokens = int(run.lengths[chosen].sum())
         notes.append(f"{title(run)}, {run.model}: {len(chosen)} responses, {tokens} tokens.")
@@ -52,7 +53,7 @@ def pos(runs: Runs, responses: int = 2000) -> Result:
     return Result(rows, tables, _figure(found), notes)
 
 
-def tagged(texts: Sequence[str]) -> tuple[Spans, NDArray[np.str_]]:
+def tag_words(texts: Sequence[str]) -> tuple[Spans, NDArray[np.str_]]:
     """The words of some texts and their parts of speech; texts that are the same are read once."""
     nlp = english.model()
     ruler: Any = nlp.get_pipe("attribute_ruler")  # from the tagger's tags to parts of speech
@@ -78,10 +79,10 @@ def z_scores(values: Array) -> Array:
 
 
 def _rows(run: Run, chosen: NDArray[np.intp]) -> list[dict[str, Any]]:
-    """A row a set, and a row a part of speech."""
+    """A row per set, and a row per part of speech."""
     texts = [run.texts[i] for i in chosen]
-    spans, tags = tagged(texts)
-    ranges = token_ranges(pieces(run).take(pa.array(chosen)), texts, spans)
+    spans, tags = tag_words(texts)
+    ranges = token_ranges(run.tokens().take(pa.array(chosen)), texts, spans)
     tokens = np.repeat(np.isin(np.arange(len(run.lengths)), chosen), run.lengths)
     scores = {
         name: word_means(z_scores(run.signal(signal)[tokens]), ranges)
@@ -98,31 +99,31 @@ def _rows(run: Run, chosen: NDArray[np.intp]) -> list[dict[str, Any]]:
 
 def _table(found: list[tuple[Run, list[dict[str, Any]]]]) -> Table:
     """Groups by benchmarks, of one model."""
-    columns, heads = [], [("", "Words")]
+    columns, header = [], [("", "Words")]
     for run, rows in found:
         for name in SIGNALS:
             columns.append(["-" if not r["words"] else f"{r[name]:+.2f}" for r in rows])
         columns.append([str(row["words"]) for row in rows])
-        heads += [(title(run), name) for name in (*SIGNALS, "words")]
-    lines = beside([row["group"] for row in found[0][1]], columns)
+        header += [(title(run), name) for name in (*SIGNALS, "words")]
+    lines = rows_of_columns([row["group"] for row in found[0][1]], columns)
     caption = f"Mean z-scores of words by part of speech: {found[0][0].model}."
-    return Table(heads, lines, caption, "fig:appendix_pos", [len(SETS)])
+    return Table(header, lines, caption, "fig:appendix_pos", [len(SETS)])
 
 
 def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
-    """The two sets above, parts of speech below, a column a run."""
+    """The two sets above, parts of speech below, a column per run."""
     figure, axes = panels(2, len(found), width=4.4, height=2.4, sharey="row")
     looks = (("A", "visual_lookback", -0.2), ("SC", "self_certainty", 0.2))
     for (run, rows), column in zip(found, axes.T, strict=True):
         column[0].set_title(f"{title(run)}, {run.model}")
         for axis, groups, tilt in zip(column, (SETS, TAGS), (0, 60), strict=True):
             here = [row for row in rows if row["group"] in groups and row["words"]]
-            places = np.arange(len(here))
+            x = np.arange(len(here))
             for name, method, shift in looks:
-                values, look = [row[name] for row in here], {"color": COLORS[method]}
-                axis.bar(places + shift, values, 0.38, label=OTHERS.get(method, "SC"), **look)
+                values, scorer = [row[name] for row in here], get_scorer(method)
+                axis.bar(x + shift, values, 0.38, label=scorer.title, color=scorer.color)
             axis.axhline(0, color="#111827", linewidth=0.8)
-            axis.set_xticks(places, [row["group"] for row in here], rotation=tilt)
+            axis.set_xticks(x, [row["group"] for row in here], rotation=tilt)
     for axis in axes[:, 0]:
         axis.set_ylabel("mean z-score")
     handles = axes[0, 0].get_legend_handles_labels()

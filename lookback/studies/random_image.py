@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from lookback.studies.base import Result, Runs, study
-from lookback.studies.pairs import controlled
-from lookback.studies.plots import COLORS, Dots, dots
-from lookback.studies.replacement import replacement
-from lookback.studies.selection import METHODS, OTHERS
-from lookback.studies.tables import Cell, Table
+from lookback.scores.base import SCORERS, get_scorer
+from lookback.studies.shared.base import Result, Runs, study
+from lookback.studies.shared.methods import own_methods, titles
+from lookback.studies.shared.pairs import control_pairs, replacement_row
+from lookback.studies.shared.plots import Dots, dots
+from lookback.studies.shared.tables import Cell, Table
 
-NAMES = METHODS | OTHERS
 AGREEING = ("self_certainty", "visual_lookback", "mean_log_prob", "lookback")
+"""Whose agreement is shown; users' own follow."""
 CONTROLLED = ("self_certainty", "lookback", "mean_log_prob")
+"""Whose outcomes are shown; users' own follow."""
 NOTES = [
     "Agreement: the share of items of which scoring with the item's own image and with a random "
     "one pick the same of the N candidates; by chance 1/N (same_text: the same text).",
@@ -28,10 +29,17 @@ NOTES = [
 SMALL = 1.0  # points: a gain of which a share means little
 
 
-@study("random-image", paper="tab:appendix_random_image, tab:random_image")
+@study(
+    "random-image",
+    paper="tab:appendix_random_image, tab:random_image",
+    title="Random image",
+    needs_quality=True,
+)
 def random_image(runs: Runs) -> Result:
     """What is left of each scorer's picks and of its gain when it looks at a random image."""
-    rows = [replacement(pair, method) for pair in controlled(runs, "random") for method in AGREEING]
+    pairs = control_pairs(runs, "random")
+    methods = [*AGREEING, *own_methods(run for pair in pairs for run in (pair.run, pair.control))]
+    rows = [replacement_row(pair, m) for pair in pairs for m in methods if pair.has_scores(m)]
     tables = []
     for _, group in groupby(rows, key=lambda row: row["model"]):
         here = list(group)
@@ -39,48 +47,63 @@ def random_image(runs: Runs) -> Result:
     return Result(rows, tables, _figure(rows), NOTES)
 
 
+def _and_own(methods: tuple[str, ...], rows: list[dict[str, Any]]) -> list[str]:
+    """Some methods, and the users' own that have rows."""
+    found = dict.fromkeys(row["method"] for row in rows)
+    return [*methods, *(method for method in found if SCORERS.own(method))]
+
+
 def _agreement(rows: list[dict[str, Any]]) -> Table:
     """Benchmarks by scorers, of one model; the lowest of each row is marked."""
+    methods = _and_own(AGREEING, rows)
     values = {(row["benchmark"], row["method"]): row["agreement"] for row in rows}
     benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
-    for method in AGREEING:
-        values["Avg.", method] = float(np.mean([values[b, method] for b in benchmarks]))
+    for method in methods:
+        each = [values.get((benchmark, method), np.nan) for benchmark in benchmarks]
+        values["Avg.", method] = float(np.mean(each))
     lines: list[list[Cell | str]] = []
     for benchmark in (*benchmarks, "Avg."):
-        here = [f"{values[benchmark, method]:.3f}" for method in AGREEING]
-        lowest = min(here)
+        numbers = [values.get((benchmark, method), np.nan) for method in methods]
+        here = ["-" if np.isnan(number) else f"{number:.3f}" for number in numbers]
+        lowest = min(text for text in here if text != "-")
         lines.append([benchmark, *(Cell(v, "best" if v == lowest else "") for v in here)])
-    heads = [("", "Benchmark"), *(("", NAMES[method]) for method in AGREEING)]
+    header = [("", "Benchmark"), *(("", name) for name in titles(methods))]
     caption = (
         "Top-1 agreement between original-image and random-image scoring: "
         f"{rows[0]['model']}, N={_sizes(rows)}."
     )
-    return Table(heads, lines, caption, "tab:appendix_random_image", [len(benchmarks)])
+    return Table(header, lines, caption, "tab:appendix_random_image", [len(benchmarks)])
 
 
 def _control(rows: list[dict[str, Any]]) -> Table:
     """Outcomes with the own and with a random image, of one model; the most removed is marked."""
+    methods = _and_own(CONTROLLED, rows)
     lines: list[list[Cell | str]] = []
     for benchmark, group in groupby(rows, key=lambda row: row["benchmark"]):
-        by_method = {row["method"]: row for row in group}
-        here = [by_method[method] for method in CONTROLLED]
-        clear = [row["removed"] for row in here if row["original"] - row["random"] >= SMALL]
+        by_method = {row["method"]: row for row in group if row["method"] in methods}
+        shown = by_method.values()
+        clear = [row["removed"] for row in shown if row["original"] - row["random"] >= SMALL]
         most = max(clear, default=np.nan)
-        line: list[Cell | str] = [benchmark, f"{here[0]['random']:.2f}"]
-        for row in here:
-            gone = "-" if np.isnan(row["removed"]) else f"{row['removed']:.1f}%"
-            if row["original"] - row["random"] < SMALL and gone != "-":
-                gone = f"({gone})"
-            line += [f"{row['original']:.2f} → {row['replaced']:.2f}"]
-            line += [Cell(gone, "best" if row["removed"] == most else "")]
+        line: list[Cell | str] = [benchmark, f"{by_method[CONTROLLED[0]]['random']:.2f}"]
+        for method in methods:
+            line += _outcomes(by_method[method], most) if method in by_method else ["-", "-"]
         lines.append(line)
-    heads = [("", "Benchmark"), ("", "Random")]
-    heads += [(NAMES[m], name) for m in CONTROLLED for name in ("Orig.→Rand.", "Removed")]
+    header = [("", "Benchmark"), ("", "Random")]
+    header += [(name, part) for name in titles(methods) for part in ("Orig.→Rand.", "Removed")]
     caption = (
         "Candidates fixed, the image used for scoring replaced by a random one: "
         f"{rows[0]['model']}, N={_sizes(rows)}, per cent."
     )
-    return Table(heads, lines, caption, "tab:random_image")
+    return Table(header, lines, caption, "tab:random_image")
+
+
+def _outcomes(row: dict[str, Any], most: float) -> list[Cell | str]:
+    """The cells of one method: its outcomes, and what is removed, marked if that is the most."""
+    gone = "-" if np.isnan(row["removed"]) else f"{row['removed']:.1f}%"
+    if row["original"] - row["random"] < SMALL and gone != "-":
+        gone = f"({gone})"
+    mark = "best" if row["removed"] == most else ""
+    return [f"{row['original']:.2f} → {row['replaced']:.2f}", Cell(gone, mark)]
 
 
 def _sizes(rows: list[dict[str, Any]]) -> str:
@@ -89,13 +112,15 @@ def _sizes(rows: list[dict[str, Any]]) -> str:
 
 def _figure(rows: list[dict[str, Any]]) -> Any:
     """Outcomes with the own image (full dots) and with a random one (hollow dots)."""
-    shown = [row for row in rows if row["method"] in CONTROLLED]
-    groups = list(dict.fromkeys(f"{row['benchmark']}\n{row['model']}" for row in shown))
-    floor = [row["random"] for row in shown if row["method"] == CONTROLLED[0]]
-    series = {"Random selection": Dots(COLORS["random"], floor, floor, floor)}
-    for method in CONTROLLED:
+    cells = {(f"{row['benchmark']}\n{row['model']}", row["method"]): row for row in rows}
+    groups = list(dict.fromkeys(group for group, _ in cells))
+    floor = [cells[group, CONTROLLED[0]]["random"] for group in groups]
+    series = {"Random selection": Dots(get_scorer("random").color, floor, floor, floor)}
+    for method in _and_own(CONTROLLED, rows):
+        scorer = get_scorer(method)
+        here = [cells.get((group, method), {}) for group in groups]
         for key, image in (("original", "own"), ("replaced", "random")):
-            values = [row[key] for row in shown if row["method"] == method]
-            name = f"{NAMES[method]}, {image} image"
-            series[name] = Dots(COLORS[method], values, values, values, key == "original")
+            values = [row.get(key, np.nan) for row in here]
+            name = f"{scorer.title}, {image} image"
+            series[name] = Dots(scorer.color, values, values, values, key == "original")
     return dots(groups, series, "per cent")

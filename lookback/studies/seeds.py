@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from lookback.runs import Run
-from lookback.studies.base import Result, Runs, StudyError, study
-from lookback.studies.plots import COLORS, Dots, dots
-from lookback.studies.selection import METHODS, has, in_order, outcome, percent, title
-from lookback.studies.tables import Table, beside, ranked
+from lookback.scores.base import get_scorer
+from lookback.studies.shared.base import Result, Runs, StudyError, study, title
+from lookback.studies.shared.methods import in_order, own_methods, paper_methods, titles
+from lookback.studies.shared.plots import Dots, dots
+from lookback.studies.shared.selection import has_scores, outcome, percent
+from lookback.studies.shared.tables import Table, mark_best, rows_of_columns
 
 
-@study("seeds", paper="tab:appendix_seed")
+@study("seeds", paper="tab:appendix_seed", title="Seeds", needs_quality=True)
 def seeds(runs: Runs, n: int = 5) -> Result:
     """The mean and the standard deviation of each method over seeds.
 
@@ -29,7 +31,8 @@ def seeds(runs: Runs, n: int = 5) -> Result:
     if n < 1:
         raise StudyError(f"n = {n}: must be at least 1")
     groups = _groups(runs, n)
-    rows = [row for group in groups for method in METHODS for row in _rows(group, method, n)]
+    methods = [*paper_methods(), *own_methods(run for group in groups for run in group)]
+    rows = [row for group in groups for method in methods for row in _rows(group, method, n)]
     notes = ["Std is the sample's (divided by the number of seeds - 1)."]
     for group in groups:
         named = ", ".join(str(run.seed) for run in group)
@@ -65,27 +68,33 @@ def _settings(run: Run) -> str:
 
 
 def _rows(group: list[Run], method: str, n: int) -> list[dict[str, Any]]:
-    """A row a seed, with the mean and the standard deviation over all; NaN if one has no scores."""
-    values = [percent(outcome(r, method, n)) if has(r, method, n) else np.nan for r in group]
+    """A row per seed, with mean and standard deviation over all; NaN if one has no scores."""
+    values = [
+        percent(outcome(run, method, n)) if has_scores(run, method, n) else np.nan for run in group
+    ]
     over = {"mean": float(np.mean(values)), "std": float(np.std(values, ddof=1))}
-    head = {"model": group[0].model, "benchmark": title(group[0]), "method": method, "N": n}
+    labels = {"model": group[0].model, "benchmark": title(group[0]), "method": method, "N": n}
     return [
-        head | {"seed": run.seed, "value": value} | over | {"items": len(run.ids)}
+        labels | {"seed": run.seed, "value": value} | over | {"items": len(run.ids)}
         for run, value in zip(group, values, strict=True)
     ]
+
+
+def _methods(rows: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(row["method"] for row in rows))
 
 
 def _table(rows: list[dict[str, Any]], n: int) -> Table:
     cells = {(r["model"], r["benchmark"], r["method"]): r for r in rows}
     setups = list(dict.fromkeys((r["model"], r["benchmark"]) for r in rows))
     known = {key for key, row in cells.items() if np.isfinite(row["mean"])}
-    methods = [m for m in METHODS if any(key[2] == m for key in known)]
+    methods = [m for m in _methods(rows) if any(key[2] == m for key in known)]
     columns = []
     for model, benchmark in setups:
         here = [cells[model, benchmark, m] for m in methods]
         tails = [f" ± {r['std']:.2f}" if np.isfinite(r["mean"]) else "" for r in here]
-        columns.append(ranked([r["mean"] for r in here], notes=tails))
-    lines = beside([METHODS[m] for m in methods], columns)
+        columns.append(mark_best([r["mean"] for r in here], notes=tails))
+    lines = rows_of_columns(titles(methods), columns)
     caption = f"Best of {n} over random seeds: mean ± standard deviation, per cent."
     return Table([("", "Method"), *setups], lines, caption, "tab:appendix_seed")
 
@@ -94,9 +103,10 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
     """Means with the standard deviation to either side."""
     groups = list(dict.fromkeys(f"{row['benchmark']}\n{row['model']}" for row in rows))
     series = {}
-    for method, name in METHODS.items():
+    for method in _methods(rows):
         here = {(r["model"], r["benchmark"]): r for r in rows if r["method"] == method}.values()
         mean, std = (np.array([row[key] for row in here]) for key in ("mean", "std"))
         if np.isfinite(mean).any():
-            series[name] = Dots(COLORS[method], mean, mean - std, mean + std)
+            scorer = get_scorer(method)
+            series[scorer.title] = Dots(scorer.color, mean, mean - std, mean + std)
     return dots(groups, series, "per cent")

@@ -3,24 +3,45 @@
 from __future__ import annotations
 
 from itertools import chain, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lookback.runs import Run
+from lookback.scores.base import get_scorer
 from lookback.scores.formula import ALPHAS, LAMBDAS, Array
-from lookback.studies.ablation import sweep
-from lookback.studies.base import Result, Runs, study
-from lookback.studies.plots import tiles
-from lookback.studies.scaling import outcomes
-from lookback.studies.selection import METHODS, budgets, in_order, percent, title
-from lookback.studies.tables import Cell, Table, beside, ranked
-
-BASELINES = [method for method in METHODS if method != "lookback"]
-LINES = METHODS | {"lookback": "LookBack (global)", "reported": "LookBack (reported)"}
+from lookback.studies.shared.base import Result, Runs, study, title
+from lookback.studies.shared.methods import in_order, own_methods, paper_methods, titles
+from lookback.studies.shared.plots import tiles
+from lookback.studies.shared.selection import budgets, outcomes, percent, sweep
+from lookback.studies.shared.tables import Cell, Table, mark_best, rows_of_columns
 
 
-@study("sensitivity", paper="tab:appendix_hp_range, tab:appendix_global_hp")
+class Setup(NamedTuple):
+    """One run and N, all numbers in per cent.
+
+    Attributes:
+        run, n: which.
+        grid: (alphas, lams), LookBack with every setting.
+        everywhere: LookBack with the setting for all.
+        reported: LookBack with the run's own setting.
+        baselines: the other methods by name; NaN where the run has no scores of one.
+    """
+
+    run: Run
+    n: int
+    grid: Array
+    everywhere: float
+    reported: float
+    baselines: dict[str, float]
+
+
+@study(
+    "sensitivity",
+    paper="tab:appendix_hp_range, tab:appendix_global_hp",
+    title="Sensitivity",
+    needs_quality=True,
+)
 def sensitivity(runs: Runs, alpha: float = 0.25, lam: float = 1.25) -> Result:
     """LookBack over the paper's whole grid of alpha and lambda, and with one setting for all.
 
@@ -29,15 +50,16 @@ def sensitivity(runs: Runs, alpha: float = 0.25, lam: float = 1.25) -> Result:
         alpha, lam: the setting for all models and benchmarks.
     """
     found = in_order(runs.largest)
-    setups = [setup for run in found for setup in _setups(run, alpha, lam)]
+    baselines = [m for m in (*paper_methods(), *own_methods(found)) if m != "lookback"]
+    setups = [setup for run in found for setup in _setups(run, baselines, alpha, lam)]
     rows = [
-        {"model": s["run"].model, "benchmark": title(s["run"]), "N": s["N"]}
-        | {"alpha": a, "lam": b, "value": value, "items": len(s["run"].ids)}
+        {"model": s.run.model, "benchmark": title(s.run), "N": s.n}
+        | {"alpha": a, "lam": b, "value": value, "items": len(s.run.ids)}
         for s in setups
-        for (a, b), value in zip(product(ALPHAS, LAMBDAS), s["grid"].ravel().tolist(), strict=True)
+        for (a, b), value in zip(product(ALPHAS, LAMBDAS), s.grid.ravel().tolist(), strict=True)
     ]
-    inside = sum(s["grid"].min() <= s["reported"] <= s["grid"].max() for s in setups)
-    near = sum(abs(s["reported"] - s["grid"].mean()) <= 2 * s["grid"].std() for s in setups)
+    inside = sum(s.grid.min() <= s.reported <= s.grid.max() for s in setups)
+    near = sum(abs(s.reported - s.grid.mean()) <= 2 * s.grid.std() for s in setups)
     notes = [
         f"The grid has {len(ALPHAS)} x {len(LAMBDAS)} settings; Std is the population's, over it.",
         f"The reported value lies in the grid's range in {inside} of {len(setups)} settings, and "
@@ -45,63 +67,72 @@ def sensitivity(runs: Runs, alpha: float = 0.25, lam: float = 1.25) -> Result:
         "A baseline that a run has no scores of takes no part.",
     ]
     tables = [_range(found, setups), _global(setups, alpha, lam)]
-    return Result(rows, tables, _figure({s["run"]: s["grid"] for s in setups}), notes)
+    return Result(rows, tables, _figure({s.run: s.grid for s in setups}), notes)
 
 
-def _setups(run: Run, alpha: float, lam: float) -> list[dict[str, Any]]:
-    """For each N the grid, and what each method gives; NaN where the run has no scores of it."""
+def _setups(run: Run, baselines: list[str], alpha: float, lam: float) -> list[Setup]:
+    """For each N the grid, and what each method gives."""
     sizes = budgets(run)
-    found = {m: outcomes(run, m, sizes) for m in BASELINES}
-    found["lookback"] = outcomes(run, "lookback", sizes, alpha=alpha, lam=lam)
-    found["reported"] = outcomes(run, "lookback", sizes)
+
+    def values(method: str, **params: float) -> list[float]:
+        found = outcomes(run, method, sizes, **params)
+        return [round(percent(found[n]), 9) if n in found else np.nan for n in sizes]
+
+    rivals = {method: values(method) for method in baselines}
     grids = sweep(run, ALPHAS, LAMBDAS, sizes).round(9)  # equal picks, equal numbers
+    ours = zip(values("lookback", alpha=alpha, lam=lam), values("lookback"), strict=True)
     return [
-        {"run": run, "N": n, "grid": grid}
-        | {m: round(percent(v[n]), 9) if n in v else np.nan for m, v in found.items()}
-        for n, grid in zip(sizes, grids, strict=True)
+        Setup(run, n, grid, *both, {m: found[i] for m, found in rivals.items()})
+        for i, (n, grid, both) in enumerate(zip(sizes, grids, ours, strict=True))
     ]
 
 
-def _range(runs: list[Run], setups: list[dict[str, Any]]) -> Table:
-    sizes = sorted({s["N"] for s in setups})
-    cells = {(s["run"], s["N"]): _summary(s) for s in setups}
+def _range(runs: list[Run], setups: list[Setup]) -> Table:
+    sizes = sorted({s.n for s in setups})
+    cells = {(s.run, s.n): _summary(s) for s in setups}
     lines = []
     for run in runs:
         parts = [cells.get((run, n), ["-"] * 5) for n in sizes]
         lines.append([run.model, title(run), *chain.from_iterable(parts)])
     names = ("Min", "Max", "Mean", "Std", "Reported")
-    heads = [("", "Model"), ("", "Benchmark"), *((f"N={n}", name) for n in sizes for name in names)]
+    header = [("", "Model"), ("", "Benchmark")]
+    header += [(f"N={n}", name) for n in sizes for name in names]
     caption = (
         f"LookBack over α from {ALPHAS[0]} to {ALPHAS[-1]:g} and λ from {LAMBDAS[0]} to "
         f"{LAMBDAS[-1]:g}, per cent. Means above all baselines are underlined, those above the "
         "reported value bold (where both hold, bold)."
     )
     rules = [i for i, run in enumerate(runs) if i and run.model != runs[i - 1].model]
-    return Table(heads, lines, caption, "tab:appendix_hp_range", rules)
+    return Table(header, lines, caption, "tab:appendix_hp_range", rules)
 
 
-def _summary(setup: dict[str, Any]) -> list[Cell | str]:
-    grid, rivals = setup["grid"], [setup[m] for m in BASELINES if np.isfinite(setup[m])]
-    numbers = (grid.min(), grid.max(), grid.mean(), grid.std(), setup["reported"], max(rivals))
+def _summary(setup: Setup) -> list[Cell | str]:
+    grid, rivals = setup.grid, [v for v in setup.baselines.values() if np.isfinite(v)]
+    numbers = (grid.min(), grid.max(), grid.mean(), grid.std(), setup.reported, max(rivals))
     low, high, mean, std, reported, rival = (f"{number:.2f}" for number in numbers)
     above = float(mean) > float(rival)  # as printed
     mark = "best" if float(mean) > float(reported) else "second" if above else ""
     return [low, high, Cell(mean, mark), std, reported]
 
 
-def _global(setups: list[dict[str, Any]], alpha: float, lam: float) -> Table:
+def _global(setups: list[Setup], alpha: float, lam: float) -> Table:
     """Averages over the benchmarks and N of each model, and over models; - where one lacks."""
-    models = list(dict.fromkeys(s["run"].model for s in setups))
-    of = [[s for s in setups if s["run"].model == model] for model in models]
-    columns = [[np.mean([s[m] for s in here]) for m in LINES] for here in of]
+    models = list(dict.fromkeys(s.run.model for s in setups))
+    of = [[s for s in setups if s.run.model == model] for model in models]
+    columns = [
+        np.mean([[*s.baselines.values(), s.everywhere, s.reported] for s in here], axis=0).tolist()
+        for here in of
+    ]
     if len(models) > 1:
         columns.append(np.mean(columns, axis=0).tolist())
     # The reported setting stands below and takes no part in the ranking.
-    cells: list[list[Cell | str]] = [[*ranked(c[:-1]), f"{c[-1]:.2f}"] for c in columns]
-    heads = [("", name) for name in ("Method", *models, "Avg.")[: len(columns) + 1]]
+    cells: list[list[Cell | str]] = [[*mark_best(c[:-1]), f"{c[-1]:.2f}"] for c in columns]
+    header = [("", name) for name in ("Method", *models, "Avg.")[: len(columns) + 1]]
     caption = f"One setting for all, α = {alpha:g} and λ = {lam:g}: averages over benchmarks and N."
-    lines = beside(list(LINES.values()), cells)
-    return Table(heads, lines, caption, "tab:appendix_global_hp", [len(LINES) - 1])
+    ours = get_scorer("lookback").title
+    names = [*titles(list(setups[0].baselines)), f"{ours} (global)", f"{ours} (reported)"]
+    lines = rows_of_columns(names, cells)
+    return Table(header, lines, caption, "tab:appendix_global_hp", [len(names) - 1])
 
 
 def _figure(grids: dict[Run, Array]) -> Any:

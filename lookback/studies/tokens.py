@@ -9,13 +9,17 @@ import numpy as np
 from lookback.pages import images
 from lookback.pages.tokens import Case, Response, tokens_page
 from lookback.runs import Run
-from lookback.scores.formula import relevance, token_scores
+from lookback.scores.base import get_scorer
+from lookback.scores.formula import Array, relevance, token_scores
 from lookback.signals import Candidate
-from lookback.studies.base import Result, Runs, StudyError, study
-from lookback.studies.selection import in_order, picked, picks, title
-from lookback.studies.typesetting import draw
+from lookback.studies.shared.base import Result, Runs, StudyError, study, title
+from lookback.studies.shared.methods import in_order, own_methods
+from lookback.studies.shared.selection import has_scores, picks, quality_of_picks
+from lookback.studies.shared.typesetting import shaded_figure
 
-SCORERS = {"LookBack": "lookback", "SC": "self_certainty", "Visual lookback": "visual_lookback"}
+NAME = "tokens"
+COMPARED = ("lookback", "self_certainty", "visual_lookback")
+"""Whose picks are shown; users' own follow."""
 NOTES = [
     "Shades: darker is higher, from the lowest to the highest token of each row. LookBack's row is "
     "shaded by exp(u_t) = p_t A_t^alpha (Eq. 4), before the weights q(t), which the CSV has.",
@@ -24,42 +28,50 @@ NOTES = [
 ]
 
 
-@study("tokens", paper="fig:motivation_overall, fig:appendix_quali_1, fig:appendix_quali_failure")
-def tokens(runs: Runs, item: int | str | None = None, shown: int = 4) -> Result:
+@study(
+    NAME,
+    paper="fig:motivation_overall, fig:appendix_quali_1, fig:appendix_quali_failure",
+    title="Tokens",
+)
+def tokens(runs: Runs, item: int | str | None = None, shown: int | None = None) -> Result:
     """The picks of each scorer for single items, their tokens shaded by its token scores.
 
     Args:
         runs: the figure is of the first that has such an item; the page and the rows are of all.
-        item: an item's id, or its position in the split; by default a success and a failure.
-        shown: the most candidates of an item: picks of LookBack, SC, visual lookback, the oracle.
+        item: an item's id, or its position in the split; by default a success and a failure, for
+            which the quality of responses must be known.
+        shown: the most candidates of an item; by default all picks: those of LookBack, SC, visual
+            lookback, scorers of one's own, the oracle.
 
     Raises:
         StudyError: there is no such item, or no item with a success or a failure.
     """
-    if shown < 1:
+    if shown is not None and shown < 1:
         raise StudyError(f"shown = {shown}: show at least one candidate")
     cases: list[list[Case]] = []
     rows: list[dict[str, Any]] = []
-    notes = [*NOTES]
+    if item is None:
+        runs = runs.with_quality(NAME)
+    notes = [*NOTES, *runs.notes]
     for run in in_order(runs.largest):
         chosen = _automatic(run) if item is None else _asked(run, item)
         cases.append([])
         image = images(run)
         for name, row in chosen.items():
-            place = int(run.places[row])
             responses, found = _responses(run, row, shown)
-            seen = image(place)
+            seen = image(int(run.places[row]))
             notes += [f"{run.ids[row]}: no image: {seen}"] if isinstance(seen, str) else []
             label = f"{name}: {title(run)}, {run.model}"
             cases[-1].append(Case(label, run.questions[row], seen, responses))
-            head = {"model": run.model, "benchmark": title(run), "case": name, "id": run.ids[row]}
-            rows += [head | one for one in found]
+            labels = {"model": run.model, "benchmark": title(run)}
+            labels |= {"case": name, "id": run.ids[row]}
+            rows += [labels | one for one in found]
     if not rows:
         wanted = "no pick of LookBack differs in quality from SC's or from the best"
         raise StudyError(wanted if item is None else f"no run here has an item {item!r}")
-    drawn = next(here for here in cases if here)
+    first = next(here for here in cases if here)
     page = tokens_page([case for here in cases for case in here])
-    return Result(rows, [], draw(drawn), notes, {"page.html": page})
+    return Result(rows, [], shaded_figure(first), notes, {"page.html": page})
 
 
 def _asked(run: Run, item: int | str) -> dict[str, int]:
@@ -73,7 +85,7 @@ def _asked(run: Run, item: int | str) -> dict[str, int]:
 def _automatic(run: Run) -> dict[str, int]:
     """The rows of a success and of a failure, as far as there are such."""
     quality = run.quality()
-    ours, sc, looked = (picked(run.scores(scorer), quality) for scorer in SCORERS.values())
+    ours, sc, looked = (quality_of_picks(run.scores(name), quality) for name in COMPARED)
     found: dict[str, int] = {}
     gain = np.where(ours > sc, ours - sc, -np.inf)
     best = int(np.lexsort((looked >= ours, -gain))[0])
@@ -86,30 +98,39 @@ def _automatic(run: Run) -> dict[str, int]:
     return found
 
 
-def _responses(run: Run, row: int, most: int) -> tuple[list[Response], list[dict[str, Any]]]:
+def _responses(run: Run, row: int, most: int | None) -> tuple[list[Response], list[dict[str, Any]]]:
     """The shown candidates of an item, and a row for each of their tokens."""
-    scores = {name: run.scores(scorer)[row] for name, scorer in SCORERS.items()}
+    own = [method for method in own_methods([run]) if has_scores(run, method, run.n)]
+    scores = {get_scorer(m).title: run.scores(m)[row] for m in (*COMPARED, *own)}
     quality, candidates = run.quality()[row], run.candidates(row)
-    pickers: dict[int, list[str]] = {}
-    for name, values in scores.items():
-        pickers.setdefault(int(picks(values[None])[0]), []).append(name)
-    best = np.flatnonzero(quality == np.nanmax(quality)).tolist()
-    oracle = next((i for i in pickers if i in best), best[0])
-    pickers.setdefault(oracle, []).append("oracle")
+    pickers = _pickers(scores, quality)
     responses, rows = [], []
     for index in list(pickers)[:most]:
         by, one = ", ".join(pickers[index]), candidates[index]
         if not len(one.signals):
             continue
+        known = "-" if np.isnan(quality[index]) else f"{quality[index]:.2f}"
         ranks = [f"{name} {1 + int((v > v[index]).sum())}" for name, v in scores.items()]
-        about = f"picked by {by} · quality {quality[index]:.2f} · rank of {len(candidates)}: "
+        about = f"picked by {by} · quality {known} · rank of {len(candidates)}: "
         values = _token_rows(one, run.defaults)
         shaded = {"SC": "self_certainty", "A": "visual_lookback", "LookBack": "exp_token_score"}
         columns = {name: np.array([v[key] for v in values]) for name, key in shaded.items()}
         responses.append(Response(about + ", ".join(ranks), one.tokens, columns))
-        head = {"candidate": index, "picked_by": by, "quality": float(quality[index])}
-        rows += [head | value for value in values]
+        labels = {"candidate": index, "picked_by": by, "quality": float(quality[index])}
+        rows += [labels | value for value in values]
     return responses, rows
+
+
+def _pickers(scores: dict[str, Array], quality: Array) -> dict[int, list[str]]:
+    """Which candidates are picked, and by whom; the best, if known, by the oracle."""
+    pickers: dict[int, list[str]] = {}
+    for name, values in scores.items():
+        pickers.setdefault(int(picks(values[None])[0]), []).append(name)
+    if np.isfinite(quality).any():
+        best = np.flatnonzero(quality == np.nanmax(quality)).tolist()
+        oracle = next((i for i in pickers if i in best), best[0])
+        pickers.setdefault(oracle, []).append("oracle")
+    return pickers
 
 
 def _token_rows(one: Candidate, defaults: dict[str, float]) -> list[dict[str, Any]]:

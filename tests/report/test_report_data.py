@@ -25,9 +25,8 @@ from lookback.runs.layout import write_shard
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import A_FLOOR
 from lookback.signals import SIGNALS
-from lookback.studies.base import Result, StudyError, get_study
-from lookback.studies.plots import panels
-from lookback.studies.tables import Cell, Table
+from lookback.studies import Cell, Result, StudyError, Table, get_study
+from lookback.studies.shared.plots import panels
 
 
 @pytest.fixture(scope="module")

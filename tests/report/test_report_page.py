@@ -13,9 +13,8 @@ from lookback.report import report
 from lookback.runs import Run
 from lookback.runs.layout import shard_path, write_shard
 from lookback.scores.base import best_first, get_scorer
-from lookback.studies.base import Result, get_study
-from lookback.studies.selection import outcome, picks
-from lookback.studies.tables import Cell, Table
+from lookback.studies import Cell, Result, Table, get_study
+from lookback.studies.shared.selection import outcome, picks
 
 pytestmark = needs_chromium
 

@@ -12,7 +12,7 @@ from lookback.benchmarks.base import get_benchmark
 from lookback.runs import Run
 from lookback.runs.plan import Plan
 from lookback.runs.start import start
-from lookback.studies.base import get_study
+from lookback.studies import get_study
 
 OBJECTS = {"7": ["dog"], "11": ["cat", "person"], "25": ["bus"]}
 

@@ -4,7 +4,7 @@ from lookback.runs import Run
 from lookback.runs.layout import read_table, write_shard
 
 
-def changed(run, candidate=None, item=None):
+def change_rows(run, candidate=None, item=None):
     """The run with every row of its tables given to a function that changes it in place."""
     for table, change in (("candidates", candidate), ("items", item)):
         if change is None:
@@ -22,7 +22,7 @@ def changed(run, candidate=None, item=None):
     return Run(run.path)
 
 
-def said(row, tokens, text=None, **signals):
+def set_tokens(row, tokens, text=None, **signals):
     """Give a candidate other tokens; signals that are not given are of the same length."""
     row["tokens"], row["length"] = list(tokens), len(tokens)
     row["token_ids"] = list(range(len(tokens)))

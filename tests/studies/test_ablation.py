@@ -6,8 +6,8 @@ from made_runs import make_run
 from slow_outcomes import cells, change, marks, shorten, slow_percent
 
 from lookback.scores.formula import ALPHAS, LAMBDAS
+from lookback.studies import StudyError, get_study
 from lookback.studies.ablation import sweep
-from lookback.studies.base import StudyError, get_study
 
 
 @pytest.fixture(scope="module")

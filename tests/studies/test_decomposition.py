@@ -5,13 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from changed_runs import changed, said
+from changed_runs import change_rows, set_tokens
 from made_runs import make_run
 
-from lookback.studies.base import StudyError, get_study
-from lookback.studies.decomposition import swapped
-from lookback.studies.mentions import mentions, teller
-from lookback.studies.pairs import matched
+from lookback.studies import StudyError, get_study
+from lookback.studies.decomposition import swap_factors
+from lookback.studies.shared.pairs import match_items
+from lookback.studies.shared.words import find_mentions, mentioning_benchmark
 
 EMPTY = ((2, 0), (5, 6))
 
@@ -35,7 +35,7 @@ def slow_score(log_prob, a, alpha=0.5, lam=1.25):
 
 def test_all_four_combinations(runs):
     own, random = runs
-    found = swapped(matched(own, random))
+    found = swap_factors(match_items(own, random))
     assert list(found) == ["none", "log p", "A", "both"]
     shared = [place for place in range(12) if place not in (0, 4)]
     for i, place in enumerate(shared):
@@ -53,8 +53,8 @@ def test_all_four_combinations(runs):
 
 
 def test_nothing_or_all_swapped_is_scoring_as_usual(runs):
-    pair = matched(*runs)
-    found, (own, other) = swapped(pair), pair.scores("lookback")
+    pair = match_items(*runs)
+    found, (own, other) = swap_factors(pair), pair.scores("lookback")
     np.testing.assert_allclose(found["none"], own)
     np.testing.assert_allclose(found["both"], other)
 
@@ -63,9 +63,9 @@ def test_drops(runs):
     result = get_study("decomposition")(runs)
     rows = {row["what"]: row for row in result.rows if row["measure"] == "outcome"}
     assert list(rows) == ["none", "log p", "A", "both", "random selection"]
-    pair = matched(*runs)
+    pair = match_items(*runs)
     quality = pair.quality()
-    for name, scores in swapped(pair).items():
+    for name, scores in swap_factors(pair).items():
         picked = [
             100 * quality[i][max(range(7), key=lambda j: (not math.isnan(s[j]), s[j], -j))]
             for i, s in enumerate(scores.tolist())
@@ -88,10 +88,10 @@ def test_drops(runs):
 def test_other_tokens_are_refused(runs):
     def longer(row):
         if (row["item"], row["index"]) == (7, 3):
-            said(row, ["x", *row["tokens"]], text=row["text"])
+            set_tokens(row, ["x", *row["tokens"]], text=row["text"])
 
     with pytest.raises(StudyError, match="other numbers of tokens"):
-        get_study("decomposition")([runs[0], changed(runs[1], longer)])
+        get_study("decomposition")([runs[0], change_rows(runs[1], longer)])
 
 
 TREE_FIRST = [" A", " tr", "ee", " and", " a", " hou", "se", "."]
@@ -111,16 +111,16 @@ def told(tmp_path):
             tokens = tokens_of(row["item"], row["index"])
             rng = np.random.default_rng([row["item"], row["index"], *seed])
             log_prob, a = -rng.uniform(0, 3, len(tokens)), rng.uniform(0.1, 1, len(tokens))
-            said(row, tokens, log_prob=log_prob, visual_lookback=a)
+            set_tokens(row, tokens, log_prob=log_prob, visual_lookback=a)
 
         return change
 
     def truth(row):
         row["truth"] = json.dumps({"categories": ["house" if row["item"] == 7 else "tree"]})
 
-    run = changed(make_run(tmp_path / "own", n=3, failed=(1,)), scored(), truth)
+    run = change_rows(make_run(tmp_path / "own", n=3, failed=(1,)), scored(), truth)
     control = make_run(tmp_path / "random", n=3, image="random", controls=run, failed=(2,))
-    return [run, changed(control, scored(1))]
+    return [run, change_rows(control, scored(1))]
 
 
 def test_right_against_wrong_mentions(told):
@@ -163,7 +163,7 @@ def test_as_many_responses_as_asked_for(told):
 def test_the_tokens_of_mentions(told):
     run = told[0]
     # Item 0 has candidates 0 to 2, item 2 the next, item 7 those from 18 on.
-    found = mentions(run, teller(run), np.array([1, 3, 18]), most=9)
+    found = find_mentions(run, mentioning_benchmark(run), np.array([1, 3, 18]), most=9)
     assert found.ranges.tolist() == [[1, 3], [5, 7], [11, 13], [15, 17], [19, 21], [23, 25]]
     assert found.right.tolist() == [True, False, False, True, False, True]
     assert found.responses == 3
@@ -176,19 +176,19 @@ def test_a_benchmark_that_cannot_tell(tmp_path):
     assert {row["measure"] for row in result.rows} == {"outcome"}
     assert len(result.tables) == 1
     assert any("cannot tell" in note for note in result.notes)
-    assert teller(make_run(tmp_path / "x", "of-their-own", n=2)) is None
+    assert mentioning_benchmark(make_run(tmp_path / "x", "of-their-own", n=2)) is None
 
 
 def test_chair_is_read_without_its_files(tmp_path, monkeypatch):
     monkeypatch.delenv("LOOKBACK_DATA", raising=False)
 
     def dogs(row):
-        said(row, [" Two", " do", "gs", " on", " a", " couch", "."])
+        set_tokens(row, [" Two", " do", "gs", " on", " a", " couch", "."])
 
     def truth(row):
         row["truth"] = '{"objects": ["dog"], "captions": []}'
 
-    own = changed(make_run(tmp_path / "own", "chair", n=2), dogs, truth)
+    own = change_rows(make_run(tmp_path / "own", "chair", n=2), dogs, truth)
     control = make_run(tmp_path / "random", "chair", n=2, image="random", controls=own)
-    result = get_study("decomposition")([own, changed(control, dogs)])
+    result = get_study("decomposition")([own, change_rows(control, dogs)])
     assert {(r["right"], r["wrong"]) for r in result.rows if r["measure"] == "AUC"} == {(24, 24)}

@@ -6,12 +6,12 @@ import re
 from html import unescape
 
 import pytest
-from changed_runs import changed, said
+from changed_runs import change_rows, set_tokens
 from made_runs import make_run
 
 from lookback.runs.layout import RunError
-from lookback.studies.base import StudyError, get_study
-from lookback.studies.cases import verdicts
+from lookback.studies import StudyError, get_study
+from lookback.studies.shared.cases import verdict_counts
 
 STUDY = get_study("disagreements")
 
@@ -83,7 +83,7 @@ def test_the_table_counts_verdicts(run):
     ):
         counts = [sum(r["verdict"] == v for r in rows) for v in ("first", "tie", "second")]
         assert list(line[1:]) == [f"{c} ({100 * c / len(rows):.1f}%)" for c in counts]
-    assert verdicts([{"verdict": "first"}] * 13 + [{"verdict": "tie"}] * 37) == [
+    assert verdict_counts([{"verdict": "first"}] * 13 + [{"verdict": "tie"}] * 37) == [
         *("13 (26.0%)", "37 (74.0%)", "0 (0.0%)")
     ]
 
@@ -114,12 +114,12 @@ def test_the_pages(run):
 
 def test_texts_cannot_break_a_page(tmp_path):
     def evil(row):
-        said(row, [f"</div><script>alert({row['index']})</script>", ' "&amp;'])
+        set_tokens(row, [f"</div><script>alert({row['index']})</script>", ' "&amp;'])
 
     def asked(row):
         row["question"] = "<b>&?"
 
-    run = changed(make_run(tmp_path / "own", n=4), evil, asked)
+    run = change_rows(make_run(tmp_path / "own", n=4), evil, asked)
     page = STUDY([run], {"cases": 4}).files["set1.html"]
     assert "<script>alert" not in page
     assert "&lt;/div&gt;&lt;script&gt;alert(" in page
@@ -142,7 +142,9 @@ def test_several_runs_and_missing_images(tmp_path, monkeypatch):
 
 
 def test_an_item_of_another_benchmark_has_no_image(tmp_path):
-    run = changed(make_run(tmp_path / "own", n=4), item=lambda row: row.update(id=f"x{row['id']}"))
+    run = change_rows(
+        make_run(tmp_path / "own", n=4), item=lambda row: row.update(id=f"x{row['id']}")
+    )
     result = STUDY([run], {"cases": 4})
     assert "base64" not in result.files["set1.html"]
     assert any("where the run has x" in note for note in result.notes)
@@ -153,6 +155,6 @@ def test_nothing_to_compare(run, tmp_path):
         STUDY([run], {"first": "lookback", "second": "lookback"})
     with pytest.raises(RunError, match="usc"):
         STUDY([run], {"first": "usc"})
-    same = changed(make_run(tmp_path / "same", n=3), lambda row: said(row, [" a"]))
+    same = change_rows(make_run(tmp_path / "same", n=3), lambda row: set_tokens(row, [" a"]))
     with pytest.raises(StudyError, match="the same text for every item"):
         STUDY([same])

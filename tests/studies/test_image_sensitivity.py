@@ -4,15 +4,15 @@ import math
 
 import numpy as np
 import pytest
-from changed_runs import changed, said
+from changed_runs import change_rows, set_tokens
 from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import make_run
 
 from lookback.runs import Run
-from lookback.studies.base import Runs, StudyError, get_study
-from lookback.studies.distributions import auc, ks_distance, overlap
-from lookback.studies.pairs import Pair, controlled, matched, same_picks
+from lookback.studies import Runs, StudyError, get_study
+from lookback.studies.shared.distributions import auc, ks_distance, overlap
+from lookback.studies.shared.pairs import Pair, control_pairs, match_items, same_picks
 
 EMPTY = ((0, 0), (2, 5), (4, 1))
 
@@ -21,7 +21,7 @@ EMPTY = ((0, 0), (2, 5), (4, 1))
 def runs(tmp_path):
     own = make_run(tmp_path / "own", n=6, empty=EMPTY, failed=(1,))
     none = make_run(tmp_path / "none", n=6, image="none", controls=own, empty=EMPTY, failed=(1, 3))
-    zero = changed(none, lambda row: row.update(visual_lookback=[0.0] * row["length"]))
+    zero = change_rows(none, lambda row: row.update(visual_lookback=[0.0] * row["length"]))
     return [own, zero]
 
 
@@ -108,7 +108,7 @@ def test_distributions(runs):
 
 
 def test_without_image_lookback_picks_what_mean_log_prob_picks(runs):
-    pair = matched(*runs)
+    pair = match_items(*runs)
     assert same_picks(pair.scores("lookback")[1], pair.scores("mean_log_prob")[1]).all()
     rows = get_study("image-sensitivity")(runs).rows
     assert rows[1]["second_mean"] - rows[2]["second_mean"] == pytest.approx(-0.5 * math.log(1e-10))
@@ -127,11 +127,11 @@ def test_a_run_agrees_with_itself(runs):
 
 def test_the_same_text_counts_as_the_same(tmp_path):
     def same(row):
-        said(row, [" a"] if row["index"] % 2 else [" b"])
+        set_tokens(row, [" a"] if row["index"] % 2 else [" b"])
 
-    own = changed(make_run(tmp_path / "own", n=4), same)
-    none = changed(make_run(tmp_path / "none", n=4, image="none", controls=own), same)
-    pair = matched(own, none)
+    own = change_rows(make_run(tmp_path / "own", n=4), same)
+    none = change_rows(make_run(tmp_path / "none", n=4, image="none", controls=own), same)
+    pair = match_items(own, none)
     first = np.zeros((12, 4))
     first[:, 1] = 1
     third, second = np.roll(first, 2, axis=1), np.roll(first, 1, axis=1)
@@ -145,9 +145,9 @@ def test_the_same_text_counts_as_the_same(tmp_path):
 def test_what_is_missing(runs, tmp_path):
     with pytest.raises(StudyError, match="--image none"):
         get_study("image-sensitivity")(runs[:1])
-    changed(runs[1], lambda row: row.update(text=row["text"] + "!"))
+    change_rows(runs[1], lambda row: row.update(text=row["text"] + "!"))
     with pytest.raises(StudyError, match="other candidates"):
-        controlled(Runs([runs[0], Run(runs[1].path)]), "none")
+        control_pairs(Runs([runs[0], Run(runs[1].path)]), "none")
 
 
 def test_what_is_shown(runs, tmp_path):

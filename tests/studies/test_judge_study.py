@@ -5,9 +5,9 @@ from made_runs import make_run
 from slow_outcomes import cells, mean, record, slow_percent
 
 from lookback.runs.layout import RunError
-from lookback.studies.base import StudyError, get_study
-from lookback.studies.judge import unparsed
-from lookback.studies.selection import interval, outcome, resampled
+from lookback.studies import StudyError, get_study
+from lookback.studies.judge import count_unparsed
+from lookback.studies.shared.selection import bootstrap_means, interval, outcome
 
 METHODS = ("random", "usc", "judge", "lookback")
 
@@ -56,7 +56,7 @@ def test_values(result, runs, method):
     for run, name, model in places:
         found = row(result, method, name, model)
         assert found["value"] == pytest.approx(slow_percent(run, method, 5))
-        expected = interval(resampled(100 * outcome(run, method, 5)))
+        expected = interval(bootstrap_means(100 * outcome(run, method, 5)))
         assert (found["low"], found["high"]) == pytest.approx(expected)
         assert found["N"] == 5
     assert row(result, method, "Scenes Caption")["items"] == 11
@@ -86,14 +86,14 @@ def test_replies_of_usc_are_read_with_the_number_of_responses_shown(tmp_path):
         return {0: said, 1: said, 2: ["Response 5", "none"], 3: None}[first[0]["item"]]
 
     run = record(run, "usc@5", replies=replies)
-    assert unparsed(run, "usc", 5) == (3, 6)
+    assert count_unparsed(run, "usc", 5) == (3, 6)
 
 
 def test_replies_of_the_judge_are_letters(tmp_path):
     run = make_run(tmp_path / "run", items=2, n=5, length=3)
     said = {0: ["A", "B.", "Response 1", "both"], 1: ["The answer is B", "", "b", "neither"]}
     run = record(run, "judge@5", replies=lambda first: said[first[0]["item"]])
-    assert unparsed(run, "judge", 5) == (4, 8)
+    assert count_unparsed(run, "judge", 5) == (4, 8)
     found = row(get_study("judge")([run]), "judge", "Scenes Caption")
     assert (found["replies"], found["unread"]) == (8, 50)
 

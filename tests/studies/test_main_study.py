@@ -6,10 +6,19 @@ from made_runs import make_run
 from slow_outcomes import cells, marks, mean, shorten, slow_percent
 
 import lookback
-from lookback.scores.base import SCORERS
-from lookback.studies.base import StudyError, get_study
-from lookback.studies.selection import METHODS, OTHERS, interval, outcome, resampled
+from lookback.scores.base import SCORERS, get_scorer
+from lookback.studies import StudyError, get_study
+from lookback.studies.shared.selection import bootstrap_means, interval, outcome
 
+OTHERS = (
+    "Mean log p",
+    "Sum log p",
+    "Entropy",
+    "Visual lookback",
+    "Majority",
+    "SC + Borda",
+    "Judge",
+)
 SIGNALS = ("random", "self_certainty", "lookback", "mean_log_prob", "entropy", "visual_lookback")
 
 
@@ -83,7 +92,7 @@ def test_intervals_are_those_of_resampled_items(result, runs):
     for seed, run, name in ((0, runs[1], "Scenes VQA"), (1, runs[0], "Scenes Caption")):
         for method, n in (("lookback", 25), ("random", 5)):
             found = row(result, method, name, n)
-            expected = interval(resampled(100 * outcome(run, method, n), seed))
+            expected = interval(bootstrap_means(100 * outcome(run, method, n), seed))
             assert (found["low"], found["high"]) == pytest.approx(expected)
     for r in result.rows:
         if np.isfinite(r["value"]):
@@ -109,7 +118,7 @@ def test_leads_are_paired_differences(result, runs):
     lookback, other = (
         np.mean(
             [
-                resampled(100 * outcome(run, method, 25), seed)
+                bootstrap_means(100 * outcome(run, method, 25), seed)
                 for seed, run in enumerate((runs[1], runs[0]))
             ],
             axis=0,
@@ -141,7 +150,7 @@ def test_table(result, runs):
     lines = cells(table)
     assert list(lines) == [
         *("Random", "SC", "USC", "VAUQ", "LookBack"),
-        *(OTHERS[m] for m in OTHERS),
+        *OTHERS,
         "Oracle",
     ]
     assert lines["USC"][1] == "-"
@@ -177,11 +186,10 @@ def test_one_panel_a_model(result):
     labels = [label.get_text() for label in result.figure.axes[0].get_yticklabels()]
     lines, shown = result.figure.axes[0].collections
     values = shown.get_offsets()[:, 0].tolist()
-    names = METHODS | OTHERS
     assert "Oracle" not in labels
     assert values == sorted(values)
     for label, value, ends in zip(labels, values, lines.get_segments(), strict=True):
-        method = next(m for m in names if names[m] == label)
+        (method,) = [m for m in SCORERS.names() if get_scorer(m).title == label]
         found = row(result, method, "Average", 0)
         assert value == pytest.approx(found["value"])
         assert ends[:, 0].tolist() == pytest.approx([found["low"], found["high"]])

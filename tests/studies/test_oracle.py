@@ -4,7 +4,7 @@ import pytest
 from made_runs import make_run
 from slow_outcomes import by_item, cells, mean, shorten
 
-from lookback.studies.base import get_study
+from lookback.studies import get_study
 
 
 @pytest.fixture(scope="module")

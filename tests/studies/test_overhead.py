@@ -7,12 +7,12 @@ import pytest
 from made_runs import make_run
 from slow_outcomes import cells, mean, shorten
 
-from lookback.scores.base import get_scorer
-from lookback.studies import overhead
-from lookback.studies.base import StudyError, get_study
-from lookback.studies.selection import METHODS, OTHERS
+from lookback.studies import StudyError, get_study, overhead
 
-MEASURED = {m for m in METHODS | OTHERS if m != "random" and get_scorer(m).from_signals}
+MEASURED = {
+    *("self_certainty", "lookback", "mean_log_prob", "sum_log_prob", "entropy"),
+    *("visual_lookback", "majority", "self_certainty_borda"),
+}
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from changed_runs import changed, said
+from changed_runs import change_rows, set_tokens
 from made_runs import make_run
 
 from lookback.benchmarks import english
-from lookback.studies.base import StudyError, get_study
-from lookback.studies.pos import TAGS, TEXTUAL, VISUAL, tagged, z_scores
-from lookback.studies.words import drawn
+from lookback.studies import StudyError, get_study
+from lookback.studies.pos import TAGS, TEXTUAL, VISUAL, tag_words, z_scores
+from lookback.studies.shared.words import sample_responses
 
 
 def test_z_scores():
@@ -23,7 +23,7 @@ def test_z_scores():
 
 
 def test_words_and_their_tags():
-    spans, tags = tagged(["There is a cup.", "", "Two red dogs run!", "There is a cup."])
+    spans, tags = tag_words(["There is a cup.", "", "Two red dogs run!", "There is a cup."])
     assert spans.tolist()[:4] == [[0, 0, 5], [0, 6, 8], [0, 9, 10], [0, 11, 14]]
     assert tags.tolist()[:4] == ["PRON", "AUX", "DET", "NOUN"]  # and no full stop
     assert tags.tolist()[4:8] == ["NUM", "ADJ", "NOUN", "VERB"]
@@ -41,7 +41,7 @@ def test_a_text_is_tagged_once(monkeypatch):
     monkeypatch.setattr(
         type(nlp), "pipe", lambda self, texts, **k: pipe(self, seen.extend(texts) or texts, **k)
     )
-    tagged(["a cup", "a dog", "a cup"])
+    tag_words(["a cup", "a dog", "a cup"])
     assert seen == ["a cup", "a dog"]
     assert nlp.pipe_names == ["tok2vec", "tagger"]  # as it was
 
@@ -77,10 +77,10 @@ def run(tmp_path):
         values = {name: np.resize(row[name] or [0.5], len(tokens) + 1).tolist() for name in SIGNALS}
         values["self_certainty"] = np.linspace(1, 3 + row["index"], len(tokens) + 1).tolist()
         if tokens:
-            said(row, [*tokens, "."], **values)
+            set_tokens(row, [*tokens, "."], **values)
 
     run = make_run(tmp_path / "run", items=6, n=5, empty=((1, 1),), failed=(2,))
-    return changed(run, split)
+    return change_rows(run, split)
 
 
 SIGNALS = ("log_prob", "visual_lookback", "self_certainty", "entropy")
@@ -89,7 +89,7 @@ SIGNALS = ("log_prob", "visual_lookback", "self_certainty", "entropy")
 @pytest.mark.parametrize("most", [2000, 7])
 def test_rows(run, most):
     rows = {row["group"]: row for row in get_study("pos")([run], {"responses": most}).rows}
-    wanted = slow(run, drawn(np.flatnonzero(run.lengths > 0), most))
+    wanted = slow(run, sample_responses(np.flatnonzero(run.lengths > 0), most))
     for tag in TAGS:
         assert rows[tag]["words"] == len(wanted.get(("A", tag), []))
     groups = {tag: (tag,) for tag in TAGS} | {"visual set": VISUAL, "textual set": TEXTUAL}
@@ -107,9 +107,9 @@ def test_a_signal_on_nouns_is_seen_on_nouns(tmp_path):
     def nouns(row):
         words = [" The", " dog", " is", " a", " cup", "."]
         high = [0.1, 0.9, 0.1, 0.1, 0.9, 0.1]
-        said(row, words, visual_lookback=high, self_certainty=[1 - v for v in high])
+        set_tokens(row, words, visual_lookback=high, self_certainty=[1 - v for v in high])
 
-    result = get_study("pos")([changed(make_run(tmp_path / "run", n=3), nouns)])
+    result = get_study("pos")([change_rows(make_run(tmp_path / "run", n=3), nouns)])
     rows = {row["group"]: row for row in result.rows}
     assert rows["visual set"]["A"] == rows["NOUN"]["A"] == pytest.approx(2**0.5, rel=1e-5)
     assert rows["visual set"]["SC"] == pytest.approx(-(2**0.5), rel=1e-5)

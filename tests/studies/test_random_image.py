@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from changed_runs import changed
+from changed_runs import change_rows
 from made_runs import make_run
 
 from lookback.scores.formula import lookback_score
-from lookback.studies.base import StudyError, get_study
+from lookback.studies import StudyError, get_study
 from lookback.studies.random_image import _control
-from lookback.studies.replacement import removed
+from lookback.studies.shared.pairs import share_removed
 
 
 @pytest.fixture
@@ -35,12 +35,12 @@ def runs(tmp_path):
     ],
 )
 def test_removed_gains_of_the_paper(original, replaced, random, percent):
-    assert round(removed(original, replaced, random), 1) == percent
+    assert round(share_removed(original, replaced, random), 1) == percent
 
 
 def test_there_is_no_share_of_no_gain():
-    assert np.isnan(removed(60, 50, 60))
-    assert np.isnan(removed(59, 50, 60))
+    assert np.isnan(share_removed(60, 50, 60))
+    assert np.isnan(share_removed(59, 50, 60))
 
 
 def pick(candidates, score):
@@ -95,7 +95,7 @@ def test_the_same_image_removes_nothing(tmp_path):
     own = make_run(tmp_path / "own", n=7)
     same = {(c["item"], c["index"]): c for c in tables(own)}
     control = make_run(tmp_path / "random", n=7, image="random", controls=own)
-    control = changed(control, lambda row: row.update(same[row["item"], row["index"]]))
+    control = change_rows(control, lambda row: row.update(same[row["item"], row["index"]]))
     rows = get_study("random-image")([own, control]).rows
     assert {row["agreement"] for row in rows} == {1.0}
     assert {row["drop"] for row in rows} == {0.0}
@@ -117,7 +117,7 @@ def test_tables(tmp_path, runs):
     def misled(row):  # self-certainty picks the worst there is
         row["self_certainty"] = [worst[row["item"], row["index"]] + 9] * row["length"]
 
-    other = changed(other, misled)
+    other = change_rows(other, misled)
     result = get_study("random-image")([*runs, other, control])
     agreement, outcomes = result.tables
     assert [row[0] for row in agreement.rows] == ["Scenes VQA", "Scenes Caption", "Avg."]
@@ -151,7 +151,7 @@ def test_a_share_of_a_small_gain_stands_in_brackets_and_is_never_the_most():
     rows = [
         head
         | {"method": method, "original": own, "replaced": other}
-        | {"removed": removed(own, other, 60.0)}
+        | {"removed": share_removed(own, other, 60.0)}
         for method, (own, other) in outcomes.items()
     ]
     ((_, _, _, sc, _, ours, _, log_prob),) = _control(rows).rows

@@ -6,10 +6,16 @@ from made_runs import make_run
 from slow_outcomes import cells, marks, record, shorten, slow_percent
 
 from lookback.runs import Run
-from lookback.studies.base import get_study
-from lookback.studies.plots import tiles
-from lookback.studies.scaling import NAMES, outcomes
-from lookback.studies.selection import has, interval, outcome, resampled
+from lookback.studies import Runs, get_study
+from lookback.studies.scaling import scaling_methods
+from lookback.studies.shared.plots import tiles
+from lookback.studies.shared.selection import (
+    bootstrap_means,
+    has_scores,
+    interval,
+    outcome,
+    outcomes,
+)
 
 ALONE = ("self_certainty", "clipscore", "lookback", "mean_log_prob", "visual_lookback")
 
@@ -64,14 +70,14 @@ def test_scorers_of_sets_have_points_where_they_were_recorded(result, runs):
 def test_intervals(result, runs):
     for method, n in (("lookback", 8), ("lookback", 3), ("random", 5), ("usc", 3)):
         row = curve(result, method)[n]
-        expected = interval(resampled(100 * outcome(runs[0], method, n)))
+        expected = interval(bootstrap_means(100 * outcome(runs[0], method, n)))
         assert (row["low"], row["high"]) == pytest.approx(expected)
 
 
 def test_outcomes_are_those_of_each_n(runs):
-    for method in NAMES:
+    for method in scaling_methods(Runs(runs)):
         found = outcomes(runs[0], method, range(1, 9))
-        assert list(found) == [n for n in range(1, 9) if has(runs[0], method, n)]
+        assert list(found) == [n for n in range(1, 9) if has_scores(runs[0], method, n)]
         for n, values in found.items():
             np.testing.assert_array_equal(values, outcome(runs[0], method, n))
     strong = outcomes(runs[0], "lookback", [8], alpha=8.0, lam=3.0)[8]
@@ -132,7 +138,10 @@ def test_figure(result):
     assert heights.min() == min(row["low"] for row in curve(result, "lookback").values())
     (legend,) = result.figure.legends
     names = [text.get_text() for text in legend.get_texts()]
-    assert names == [NAMES[m] for m in NAMES if m != "vauq"]
+    assert names == [
+        *("Random", "SC", "USC", "CLIPScore", "LookBack"),
+        *("Mean log p", "Visual lookback", "Judge"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from made_runs import make_run
 from slow_outcomes import cells, change, marks, mean, slow_percent
 
-from lookback.studies.base import StudyError, get_study
+from lookback.studies import StudyError, get_study
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from made_runs import make_run
 from slow_outcomes import cells, change, marks, mean, record, shorten, slow_percent, texts
 
 from lookback.scores.formula import ALPHAS, LAMBDAS
-from lookback.studies.base import get_study
+from lookback.studies import get_study
 
 
 @pytest.fixture(scope="module")

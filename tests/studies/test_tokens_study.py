@@ -6,15 +6,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from changed_runs import changed, said
+from changed_runs import change_rows, set_tokens
 from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import make_run
 
 from lookback.pages.shading import color, shades
 from lookback.scores.formula import relevance, token_scores
-from lookback.studies.base import StudyError, get_study
-from lookback.studies.typesetting import SIZE, lines_of, width
+from lookback.studies import StudyError, get_study
+from lookback.studies.shared.typesetting import SIZE, break_lines, width
 
 STUDY = get_study("tokens")
 
@@ -103,7 +103,7 @@ def test_an_item_that_is_not_there(run):
 
 
 def test_nothing_to_show(tmp_path):
-    same = changed(make_run(tmp_path / "own", n=3), lambda row: row.update(quality=1.0))
+    same = change_rows(make_run(tmp_path / "own", n=3), lambda row: row.update(quality=1.0))
     with pytest.raises(StudyError, match="no pick of LookBack differs"):
         STUDY([same])
 
@@ -122,9 +122,9 @@ def test_ranks_and_quality_are_told(run):
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_the_page_says_what_the_tokens_say(tmp_path):
     def evil(row):
-        said(row, [" <b", "> $x$", "\n", "dog&", " 猫"])
+        set_tokens(row, [" <b", "> $x$", "\n", "dog&", " 猫"])
 
-    run = changed(make_run(tmp_path / "own", n=3), evil)
+    run = change_rows(make_run(tmp_path / "own", n=3), evil)
     result = STUDY([run], {"item": 0})
     page = result.files["page.html"]
     lines = re.findall(r'<p class="tokens"><b>\w+</b> (.*?)</p>', page, re.DOTALL)
@@ -136,9 +136,9 @@ def test_the_page_says_what_the_tokens_say(tmp_path):
 
 def test_the_figure_stays_within_its_page(tmp_path):
     def long(row):
-        said(row, [" word", "ing", ",", " $a_b$"] * 40)
+        set_tokens(row, [" word", "ing", ",", " $a_b$"] * 40)
 
-    run = changed(make_run(tmp_path / "own", n=3), long)
+    run = change_rows(make_run(tmp_path / "own", n=3), long)
     figure = STUDY([run], {"item": 0}).figure
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -179,7 +179,7 @@ def test_widths():
 )
 def test_lines(tokens):
     widths = [float(len(token)) for token in tokens]
-    lines = lines_of(tokens, widths, 10.0)
+    lines = break_lines(tokens, widths, 10.0)
     assert [i for line in lines for i in line] == list(range(len(tokens)))
     for line in lines:
         assert sum(widths[i] for i in line) <= 10

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from made_runs import make_run
 
-from lookback.studies.base import get_study
-from lookback.studies.plots import Dots, dots, saved
+from lookback.studies import get_study
+from lookback.studies.shared.plots import Dots, dots, figure_bytes
 
 
 def test_dots_stand_where_the_values_are():
@@ -86,4 +86,4 @@ def test_the_disagreements_figure_adds_up(runs):
 def test_a_figure_has_the_same_bytes_every_time(runs):
     first, second = (get_study("main")(runs).figure for _ in range(2))
     for form in ("png", "svg"):
-        assert saved(first, form) == saved(second, form)
+        assert figure_bytes(first, form) == figure_bytes(second, form)

@@ -42,7 +42,7 @@ def auc(values: Array, right: NDArray[np.bool_]) -> float:
     n_wrong = len(right) - n_right
     if not n_right or not n_wrong:
         return float("nan")
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - (counts - 1) / 2  # from 1; equal values share their mean rank
-    above = ranks[place][right].sum() - n_right * (n_right + 1) / 2
+    above = ranks[which][right].sum() - n_right * (n_right + 1) / 2
     return float(above / (n_right * n_wrong))

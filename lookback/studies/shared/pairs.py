@@ -1,17 +1,30 @@
-"""A run and its control, item by item: the same candidates, scored with another image or none."""
+"""A run and its control, item by item: the same candidates, scored with another image or none.
+
+And what a scorer's picks are worth when it looks at that image.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lookback.runs import Run
+from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
-from lookback.studies.base import Runs, StudyError
-from lookback.studies.selection import in_order, picks
+from lookback.studies.shared.base import Runs, StudyError, title
+from lookback.studies.shared.methods import in_order
+from lookback.studies.shared.selection import (
+    bootstrap_means,
+    has_scores,
+    interval,
+    outcome_of,
+    percent,
+    picks,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +48,10 @@ class Pair:
         """The most candidates that one of the items has."""
         return int(self.run.sizes[self.rows].max())
 
+    def has_scores(self, method: str) -> bool:
+        """Whether both have what a method needs."""
+        return all(has_scores(run, method, self.n) for run in (self.run, self.control))
+
     def scores(self, method: str) -> tuple[Array, Array]:
         """(items, n) twice: the scores in the run and in the control."""
         own = self.run.scores(method, self.n)[self.rows]
@@ -45,7 +62,7 @@ class Pair:
         return self.run.quality(self.n)[self.rows]
 
     def texts(self) -> Array:
-        """(items, n): a number a text, the same for the same text."""
+        """(items, n): a number per text, the same for the same text."""
         numbers: dict[str, int] = {}
         values = [numbers.setdefault(text, len(numbers)) for text in self.run.texts]
         return self.run.grid(values, self.n)[self.rows]
@@ -79,25 +96,25 @@ class Pair:
         return self.run.grid(full, self.n)[self.rows]
 
 
-def controlled(runs: Runs, image: str) -> list[Pair]:
+def control_pairs(runs: Runs, image: str) -> list[Pair]:
     """The largest runs that have a control with that image, in the order of tables.
 
     Raises:
         StudyError: none has, or a control does not fit its run.
     """
-    controls = {run.id: control for run, control in runs.controlled(image)}
+    controls = {run.id: control for run, control in runs.with_control(image)}
     ordered = in_order([run for run in runs.largest if run.id in controls])
-    return [matched(run, controls[run.id]) for run in ordered]
+    return [match_items(run, controls[run.id]) for run in ordered]
 
 
-def matched(run: Run, control: Run) -> Pair:
+def match_items(run: Run, control: Run) -> Pair:
     """The items of a run and its control.
 
     Raises:
         StudyError: they share none, or the control has other candidates.
     """
-    places, rows, others = np.intersect1d(run.places, control.places, return_indices=True)
-    if not len(places):
+    positions, rows, others = np.intersect1d(run.places, control.places, return_indices=True)
+    if not len(positions):
         raise StudyError(f"{run.path} and its control {control.path} have no item in common")
     if _texts(run, rows) != _texts(control, others):
         raise StudyError(
@@ -122,6 +139,42 @@ def same_picks(first: Array, second: Array, texts: Array | None = None) -> Array
         return np.asarray(a == b, dtype=np.float64)
     rows, kept = np.arange(len(a)), texts[scored]
     return np.asarray(kept[rows, a] == kept[rows, b], dtype=np.float64)
+
+
+def share_removed(original: float, replaced: float, random: float) -> float:
+    """The share, in per cent, of a gain over random selection that is gone; NaN without a gain."""
+    gain = original - random
+    return 100 * (original - replaced) / gain if gain > 0 else float("nan")
+
+
+def mean_agreement(same: Array) -> float:
+    """The mean of what `same_picks` gives; NaN if it compared no item."""
+    return float(same.mean()) if len(same) else float("nan")
+
+
+def replacement_row(pair: Pair, method: str) -> dict[str, Any]:
+    """The row of one method: agreement, outcomes with both images, what is removed."""
+    own, other = pair.scores(method)
+    quality, scorer = pair.quality(), get_scorer(method)
+    original, replaced = (outcome_of(scorer, scores, quality) for scores in (own, other))
+    random = percent(np.nanmean(quality, axis=1))
+    low, high = interval(bootstrap_means(100 * (original - replaced)))
+    return {
+        "model": pair.run.model,
+        "benchmark": title(pair.run),
+        "N": pair.n,
+        "method": method,
+        "items": len(quality),
+        "agreement": mean_agreement(same_picks(own, other)),
+        "same_text": mean_agreement(same_picks(own, other, pair.texts())),
+        "random": random,
+        "original": percent(original),
+        "replaced": percent(replaced),
+        "drop": percent(original - replaced),
+        "low": low,
+        "high": high,
+        "removed": share_removed(percent(original), percent(replaced), random),
+    }
 
 
 def _of_items(run: Run, rows: NDArray[np.intp]) -> NDArray[np.bool_]:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookback.studies.base import StudyError
-from lookback.studies.words import drawn, token_ranges, word_means
+from lookback.studies import StudyError
+from lookback.studies.shared.words import sample_responses, token_ranges, word_means
 
 
 def owners(tokens):
@@ -108,15 +108,15 @@ def test_means_of_words(values, data):
 
 def test_drawing():
     which = np.array([3, 1, 9, 7])
-    assert drawn(which, 4).tolist() == [1, 3, 7, 9]
-    two = drawn(which, 2).tolist()
-    assert two == drawn(which, 2).tolist() == sorted(two)
+    assert sample_responses(which, 4).tolist() == [1, 3, 7, 9]
+    two = sample_responses(which, 2).tolist()
+    assert two == sample_responses(which, 2).tolist() == sorted(two)
     assert len(set(two)) == 2
     assert set(two) < set(which.tolist())
-    many = drawn(np.arange(1000), 100)
+    many = sample_responses(np.arange(1000), 100)
     assert len(set(many.tolist())) == 100
     assert many.min() < 100
     assert many.max() > 900  # from all over, not the first
-    for nothing in (drawn, lambda a, b: drawn(which, 0)):
+    for nothing in (sample_responses, lambda a, b: sample_responses(which, 0)):
         with pytest.raises(StudyError, match="no responses"):
             nothing(np.array([], dtype=int), 5)

@@ -12,19 +12,6 @@ from numpy.typing import ArrayLike
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLORS = {
-    "lookback": "#c2410c",
-    "self_certainty": "#2563eb",
-    "visual_lookback": "#f59e0b",
-    "mean_log_prob": "#0f766e",
-    "usc": "#7c3aed",
-    "clipscore": "#16a34a",
-    "vauq": "#db2777",
-    "judge": "#4b5563",
-    "random": "#94a3b8",
-    "oracle": "#111827",
-}
-"""A method has the same colour in every figure."""
 STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -54,11 +41,11 @@ def panels(
 def tiles(
     count: int, high: int = 1, across: int = 4, **settings: Any
 ) -> tuple[Figure, list[list[Any]]]:
-    """A figure of `count` tiles, each of `high` axes one below another; `across` tiles a row."""
+    """A figure of `count` tiles, each of `high` axes one below another; `across` tiles per row."""
     columns = min(count, across)
     figure, axes = panels(-(-count // columns) * high, columns, **settings)
-    places = [(row, column) for row in range(0, len(axes), high) for column in range(columns)]
-    found = [list(axes[row : row + high, column]) for row, column in places]
+    corners = [(row, column) for row in range(0, len(axes), high) for column in range(columns)]
+    found = [list(axes[row : row + high, column]) for row, column in corners]
     for tile in found[count:]:
         for axis in tile:
             axis.set_axis_off()
@@ -66,7 +53,7 @@ def tiles(
 
 
 class Dots(NamedTuple):
-    """One series of `dots`: a value a group, with where its whiskers end.
+    """One series of `dots`: a value per group, with where its whiskers end.
 
     Attributes:
         color: of dots and whiskers.
@@ -103,7 +90,7 @@ def dots(groups: Sequence[str], series: Mapping[str, Dots], ylabel: str) -> Figu
     return figure
 
 
-def saved(figure: Figure, form: str) -> bytes:
+def figure_bytes(figure: Figure, form: str) -> bytes:
     """The figure as "png" or "svg"."""
     buffer = io.BytesIO()
     metadata = {"Date": None} if form == "svg" else {"Software": None}

@@ -10,17 +10,17 @@ from slow_outcomes import by_item, mean, record, shorten, slow_outcome
 
 from lookback.runs.layout import RunError
 from lookback.scores.base import best_first
-from lookback.studies.selection import (
+from lookback.studies import title
+from lookback.studies.shared.methods import in_order
+from lookback.studies.shared.selection import (
+    bootstrap_means,
     budgets,
-    has,
-    in_order,
+    has_scores,
     interval,
     outcome,
     percent,
-    picked,
     picks,
-    resampled,
-    title,
+    quality_of_picks,
 )
 
 NAN, INF = np.nan, np.inf
@@ -69,7 +69,7 @@ def test_picks_what_ranking_puts_first(scores):
 def test_picked_takes_a_row_each():
     scores = np.array([[0.0, 1.0], [1.0, 0.0], [NAN, 0.0]])
     quality = np.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])
-    assert picked(scores, quality).tolist() == [0.2, 0.3, 0.6]
+    assert quality_of_picks(scores, quality).tolist() == [0.2, 0.3, 0.6]
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 7])
@@ -86,7 +86,7 @@ def test_outcome_is_that_of_a_loop(run, method, n):
 @pytest.mark.parametrize(("method", "n"), [("usc", 5), ("judge", 3)])
 def test_outcome_of_scorers_that_depend_on_the_set(run, method, n):
     np.testing.assert_allclose(outcome(run, method, n), slow_outcome(run, method, n), rtol=1e-12)
-    assert not has(run, method, n + 1)
+    assert not has_scores(run, method, n + 1)
     with pytest.raises(RunError, match=f"{method}@{n + 1}"):
         outcome(run, method, n + 1)
 
@@ -113,16 +113,16 @@ def test_oracle_is_what_perfect_scores_pick(run, tmp_path):
 
 def test_no_more_candidates_than_there_are(run):
     for method in ("random", "oracle", "lookback", "vauq"):
-        assert has(run, method, 7)
-        assert not has(run, method, 8)
+        assert has_scores(run, method, 7)
+        assert not has_scores(run, method, 8)
         with pytest.raises(RunError, match="has 7 candidates an item, not 8"):
             outcome(run, method, 8)
 
 
 def test_has_not_what_was_not_recorded(run):
-    assert not has(run, "clipscore", 5)
-    assert has(run, "vauq", 2)
-    assert not has(run, "usc", 4)
+    assert not has_scores(run, "clipscore", 5)
+    assert has_scores(run, "vauq", 2)
+    assert not has_scores(run, "usc", 4)
 
 
 @pytest.mark.parametrize(
@@ -133,40 +133,40 @@ def test_budgets(tmp_path, n, expected):
 
 
 def test_a_constant_has_an_interval_of_no_width():
-    assert interval(resampled(np.full(17, 0.25))) == (0.25, 0.25)
+    assert interval(bootstrap_means(np.full(17, 0.25))) == (0.25, 0.25)
 
 
 def test_resampled_means_are_means_of_drawn_items():
     values = np.arange(6.0) ** 2
     drawn = np.random.default_rng(3).integers(0, 6, (50, 6))
     expected = [mean(values[i] for i in sample) for sample in drawn]
-    np.testing.assert_allclose(resampled(values, seed=3, draws=50), expected)
+    np.testing.assert_allclose(bootstrap_means(values, seed=3, draws=50), expected)
 
 
 @given(arrays(float, (2, 9), elements=st.floats(-10, 10)), st.integers(0, 5))
 def test_differences_are_paired(pair, seed):
     a, b = pair
-    difference = resampled(a, seed, 40) - resampled(b, seed, 40)
-    np.testing.assert_allclose(resampled(a - b, seed, 40), difference, atol=1e-9)
+    difference = bootstrap_means(a, seed, 40) - bootstrap_means(b, seed, 40)
+    np.testing.assert_allclose(bootstrap_means(a - b, seed, 40), difference, atol=1e-9)
 
 
 def test_columns_are_resampled_together():
     values = np.random.default_rng(0).normal(size=(30, 3))
-    both = resampled(values, draws=100)
+    both = bootstrap_means(values, draws=100)
     assert both.shape == (100, 3)
     for k in range(3):
-        np.testing.assert_allclose(both[:, k], resampled(values[:, k], draws=100))
+        np.testing.assert_allclose(both[:, k], bootstrap_means(values[:, k], draws=100))
 
 
 def test_another_seed_draws_other_items():
     values = np.random.default_rng(0).normal(size=30)
-    assert (resampled(values, 0) != resampled(values, 1)).any()
-    np.testing.assert_array_equal(resampled(values, 1), resampled(values, 1))
+    assert (bootstrap_means(values, 0) != bootstrap_means(values, 1)).any()
+    np.testing.assert_array_equal(bootstrap_means(values, 1), bootstrap_means(values, 1))
 
 
 def test_spread_is_the_standard_error():
     values = np.random.default_rng(1).normal(size=400)
-    draws = resampled(values)
+    draws = bootstrap_means(values)
     assert draws.shape == (2000,)
     assert draws.std() == pytest.approx(values.std() / 20, rel=0.07)
     assert draws.mean() == pytest.approx(values.mean(), abs=0.005)
@@ -176,7 +176,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
     rng = np.random.default_rng(0)
     covered = 0
     for _ in range(400):
-        low, high = interval(resampled(rng.uniform(size=50), draws=400))
+        low, high = interval(bootstrap_means(rng.uniform(size=50), draws=400))
         covered += low <= 0.5 <= high
     assert 0.90 <= covered / 400 <= 0.98
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from lookback.pages.shading import SIGNALS, color, shades
 from lookback.pages.tokens import Case, Response
-from lookback.studies.plots import COLORS, panels
+from lookback.scores.base import get_scorer
+from lookback.studies.shared.plots import panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +18,7 @@ WIDTH, LEFT, LABEL, MARGIN = 720.0, 150.0, 50.0, 12.0  # of the page, in points
 SIZE, LINE, GAP = 8.5, 14.0, 8.0
 
 
-def draw(cases: Sequence[Case]) -> Figure:
+def shaded_figure(cases: Sequence[Case]) -> Figure:
     """A figure of the cases, one below another: image and question left, responses right."""
     figure, axes = panels(1, 1, width=WIDTH / 72, height=1)
     figure.set_layout_engine("none")
@@ -32,7 +33,7 @@ def draw(cases: Sequence[Case]) -> Figure:
     return figure
 
 
-def lines_of(tokens: Sequence[str], widths: Sequence[float], limit: float) -> list[list[int]]:
+def break_lines(tokens: Sequence[str], widths: Sequence[float], limit: float) -> list[list[int]]:
     """The tokens of each line: a new line where a word would pass the limit, and at a line break.
 
     A word is a token that begins with a blank, with those behind it that do not; one that is
@@ -90,10 +91,10 @@ class _Paper:
         if not isinstance(case.image, str):
             wide, high = case.image.size
             self.y += LEFT * high / wide
-            place = (MARGIN, MARGIN + LEFT, self.y, top)
-            self.axis.imshow(case.image, extent=place, aspect="auto", zorder=1)
+            extent = (MARGIN, MARGIN + LEFT, self.y, top)
+            self.axis.imshow(case.image, extent=extent, aspect="auto", zorder=1)
         words = [f" {word}" for word in case.question.split()]
-        for line in lines_of(words, [width(word) for word in words], LEFT):
+        for line in break_lines(words, [width(word) for word in words], LEFT):
             self.y += LINE
             self.write(MARGIN, "".join(words[i] for i in line).strip())
         lowest, self.y = self.y, top
@@ -108,7 +109,7 @@ class _Paper:
         self.write(left, response.about, color="#4b5563")
         for signal, scores in response.scores.items():
             self.y += LINE + 2
-            self.write(left, signal, color=COLORS[SIGNALS[signal]], weight="bold")
+            self.write(left, signal, color=get_scorer(SIGNALS[signal]).color, weight="bold")
             shaded = [color(signal, shade) for shade in shades(scores)]
             self.tokens(left + LABEL, response.tokens, shaded)
         self.y += GAP
@@ -119,7 +120,7 @@ class _Paper:
 
         shown = ["".join(c if c.isprintable() or c == "\n" else " " for c in t) for t in tokens]
         widths = [width(token.replace("\n", "")) for token in shown]
-        for number, line in enumerate(lines_of(shown, widths, WIDTH - MARGIN - left)):
+        for number, line in enumerate(break_lines(shown, widths, WIDTH - MARGIN - left)):
             self.y += LINE if number else 0
             x = left - width(" ") * shown[line[0]].startswith(" ")
             for i in line:

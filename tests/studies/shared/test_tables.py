@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from lookback.studies.tables import Cell, Table, beside, ranked
+from lookback.studies.shared.tables import Cell, Table, mark_best, rows_of_columns
 
 HEADS = [("", "Method"), ("A&B", "N=5"), ("A&B", "N=25"), ("C_d", "N=5"), ("", "all")]
 ROWS = [
@@ -99,37 +99,40 @@ def test_a_row_of_another_length_is_refused():
 
 
 def test_ranked_marks_the_two_highest():
-    cells = ranked([1.0, 3.0, 2.0, np.nan])
+    cells = mark_best([1.0, 3.0, 2.0, np.nan])
     assert [cell.text for cell in cells] == ["1.00", "3.00", "2.00", "-"]
     assert [cell.mark for cell in cells] == ["", "best", "second", ""]
 
 
 def test_what_prints_the_same_shares_a_mark():
-    marks = [cell.mark for cell in ranked([1.001, 0.999, 0.5, 0.504, 0.2])]
+    marks = [cell.mark for cell in mark_best([1.001, 0.999, 0.5, 0.504, 0.2])]
     assert marks == ["best", "best", "second", "second", ""]
-    assert [cell.mark for cell in ranked([1.001, 0.999], "{:.3f}")] == ["best", "second"]
+    assert [cell.mark for cell in mark_best([1.001, 0.999], "{:.3f}")] == ["best", "second"]
 
 
 def test_numbers_are_ranked_as_numbers():
-    assert [cell.mark for cell in ranked([9.5, 10.25, -11.0])] == ["second", "best", ""]
-    assert [cell.mark for cell in ranked([-1.0, -2.0, -3.0])] == ["best", "second", ""]
+    assert [cell.mark for cell in mark_best([9.5, 10.25, -11.0])] == ["second", "best", ""]
+    assert [cell.mark for cell in mark_best([-1.0, -2.0, -3.0])] == ["best", "second", ""]
 
 
 def test_ranked_alone_equal_and_nothing():
-    assert ranked([5.0]) == [Cell("5.00", "best")]
-    assert [cell.mark for cell in ranked([2.0, 2.0])] == ["best", "best"]
-    assert ranked([np.nan]) == [Cell("-")]
-    assert ranked([]) == []
+    assert mark_best([5.0]) == [Cell("5.00", "best")]
+    assert [cell.mark for cell in mark_best([2.0, 2.0])] == ["best", "best"]
+    assert mark_best([np.nan]) == [Cell("-")]
+    assert mark_best([]) == []
 
 
 def test_notes_follow_and_take_no_part():
-    cells = ranked([1.0, np.nan, 2.0], notes=[" [0, 9]", "", " [1, 3]"])
+    cells = mark_best([1.0, np.nan, 2.0], notes=[" [0, 9]", "", " [1, 3]"])
     assert cells == [Cell("1.00 [0, 9]", "second"), Cell("-"), Cell("2.00 [1, 3]", "best")]
     with pytest.raises(ValueError):
-        ranked([1.0, 2.0], notes=["only one"])
+        mark_best([1.0, 2.0], notes=["only one"])
 
 
-def test_beside():
-    assert beside(["a", "b"], [["1", "2"], ["3", "4"]]) == [["a", "1", "3"], ["b", "2", "4"]]
+def test_rows_of_columns():
+    assert rows_of_columns(["a", "b"], [["1", "2"], ["3", "4"]]) == [
+        ["a", "1", "3"],
+        ["b", "2", "4"],
+    ]
     with pytest.raises(ValueError):
-        beside(["a"], [["1", "2"]])
+        rows_of_columns(["a"], [["1", "2"]])

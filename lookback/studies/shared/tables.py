@@ -1,18 +1,28 @@
-"""A table for people, in Markdown and in LaTeX."""
+"""A table for people, in Markdown and in LaTeX; and a study's whole result as files."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from lookback.runs.layout import replacing
+from lookback.studies.shared.plots import figure_bytes
+
+if TYPE_CHECKING:
+    from lookback.studies.shared.base import Result
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in one place of a table.
+    """What stands in one row and column of a table.
 
     Attributes:
         text: plain text, numbers formatted already.
@@ -91,7 +101,9 @@ class Table:
         return "\n".join(lines) + "\n"
 
 
-def ranked(values: Sequence[float], form: str = "{:.2f}", notes: Sequence[str] = ()) -> list[Cell]:
+def mark_best(
+    values: Sequence[float], form: str = "{:.2f}", notes: Sequence[str] = ()
+) -> list[Cell]:
     """Numbers as cells, the highest marked best, the next second; ties, as printed, share a mark.
 
     Args:
@@ -109,9 +121,52 @@ def ranked(values: Sequence[float], form: str = "{:.2f}", notes: Sequence[str] =
     ]
 
 
-def beside(names: Sequence[str], columns: Sequence[Sequence[Cell | str]]) -> list[list[Cell | str]]:
+def rows_of_columns(
+    names: Sequence[str], columns: Sequence[Sequence[Cell | str]]
+) -> list[list[Cell | str]]:
     """The rows of a table whose columns are given, each with its name in front."""
     return [[name, *cells] for name, *cells in zip(names, *columns, strict=True)]
+
+
+def files_of(name: str, result: Result) -> dict[str, bytes]:
+    """Each file's name and contents."""
+    found: dict[str, bytes] = {}
+    if result.rows:
+        found[f"{name}.csv"] = csv_of(result.rows).encode("utf-8", "surrogatepass")
+    if result.tables or result.notes:
+        parts = [table.markdown() for table in result.tables]
+        parts += ["\n".join(f"- {note}" for note in result.notes) + "\n"] if result.notes else []
+        found[f"{name}.md"] = "\n".join(parts).encode("utf-8", "replace")
+    if result.tables:
+        latex = "\n".join(table.latex() for table in result.tables)
+        found[f"{name}.tex"] = latex.encode("utf-8", "replace")
+    if result.figure is not None:
+        found |= {f"{name}.{form}": figure_bytes(result.figure, form) for form in ("png", "svg")}
+    for file, contents in result.files.items():
+        data = contents if isinstance(contents, bytes) else contents.encode("utf-8", "replace")
+        found[f"{name}-{file}"] = data
+    return found
+
+
+def write(name: str, result: Result, folder: str | Path) -> list[Path]:
+    """Write them to a folder; where they are."""
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for file, contents in files_of(name, result).items():
+        with replacing(out / file) as temporary:
+            temporary.write_bytes(contents)
+        paths.append(out / file)
+    return paths
+
+
+def csv_of(rows: list[dict[str, Any]]) -> str:
+    """The tidy table; every row has the first one's keys."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def _cell(cell: Cell | str) -> Cell:

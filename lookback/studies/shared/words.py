@@ -3,30 +3,33 @@
 A response's tokens, joined, are what the model wrote; its text may be stripped of blanks at either
 end, cut at a stop string, or, if it came from elsewhere, written in other characters. A word owns
 every token that has a character of it, so that a token that reaches over two words counts in both.
+
+Below: the words that name objects, whether the objects are there, and what tells the two apart; for
+benchmarks that are `Mentioning`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from lookback.benchmarks.base import BENCHMARKS, Item, Mentioning, Preparing, get_benchmark
 from lookback.runs import Run
-from lookback.runs.layout import read_table
 from lookback.scores.formula import Array
-from lookback.studies.base import StudyError
+from lookback.studies.shared.base import StudyError
+from lookback.studies.shared.distributions import auc
+from lookback.studies.shared.pairs import Pair
 
 Spans = NDArray[np.int64]
 """(W, 3): a word each: the response it stands in, its first character there, and the one behind."""
-
-
-def pieces(run: Run) -> pa.ListArray:
-    """(R,): the tokens of each response as text."""
-    return read_table(run.path, "candidates", ["tokens"])["tokens"].combine_chunks()
+FACTORS = {"A": "visual_lookback", "log p": "log_prob"}
 
 
 def token_ranges(tokens: pa.ListArray, texts: Sequence[str], spans: Spans) -> NDArray[np.intp]:
@@ -41,7 +44,7 @@ def token_ranges(tokens: pa.ListArray, texts: Sequence[str], spans: Spans) -> ND
     """
     written: list[str] = pc.binary_join(tokens, "").to_pylist()
     spans, found = _in_written(written, texts, np.asarray(spans, dtype=np.int64).reshape(-1, 3))
-    # All responses in a row, each followed by a place of its own that belongs to no word.
+    # All responses in a row, each followed by a position of its own that belongs to no word.
     sizes = np.array([len(one) + 1 for one in written], dtype=np.int64)
     behind = np.cumsum(sizes)
     lengths = pc.utf8_length(tokens.flatten()).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -66,7 +69,7 @@ def word_means(values: Array, ranges: NDArray[np.intp]) -> Array:
     return np.where(counts > 0, total / np.maximum(counts, 1), np.nan)
 
 
-def drawn(which: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+def sample_responses(which: NDArray[np.intp], most: int) -> NDArray[np.intp]:
     """All of some responses or, of more, `most` by lot; always the same ones, in order.
 
     Raises:
@@ -91,19 +94,83 @@ def _in_written(
     found = spans[:, 2] > spans[:, 1]
     by_text = np.argsort(spans[:, 0], kind="stable")
     for i in np.flatnonzero(shifts < 0).tolist():
-        place = _places(texts[i], written[i])
+        positions = _positions(texts[i], written[i])
         low, high = np.searchsorted(spans[by_text, 0], [i, i + 1])
         for word in by_text[low:high]:
-            kept = place[spans[word, 1] : spans[word, 2]]
+            kept = positions[spans[word, 1] : spans[word, 2]]
             kept = kept[kept >= 0]
             found[word] = len(kept) > 0
             moved[word, 1:] = (kept[0], kept[-1] + 1) if len(kept) else (0, 0)
     return moved, found
 
 
-def _places(text: str, written: str) -> Spans:
-    """For each character of a text its place in what was written; -1 where it is not."""
-    place = np.full(len(text), -1, dtype=np.int64)
+def _positions(text: str, written: str) -> Spans:
+    """For each character of a text its position in what was written; -1 where it is not."""
+    found = np.full(len(text), -1, dtype=np.int64)
     for block in SequenceMatcher(None, text, written, autojunk=False).get_matching_blocks():
-        place[block.a : block.a + block.size] = np.arange(block.b, block.b + block.size)
-    return place
+        found[block.a : block.a + block.size] = np.arange(block.b, block.b + block.size)
+    return found
+
+
+class Mentions(NamedTuple):
+    """Mentions of objects in some candidates of a run.
+
+    Attributes:
+        ranges: (W, 2), the tokens of each, counted from the first token of the first candidate.
+        right: (W,), whether the object is there.
+        responses: how many responses were read.
+    """
+
+    ranges: NDArray[np.intp]
+    right: NDArray[np.bool_]
+    responses: int
+
+
+def mentioning_benchmark(run: Run) -> Any:
+    """The run's benchmark if it can tell right mentions from wrong ones, else None."""
+    known = run.benchmark.partition(":")[0] in BENCHMARKS.names()
+    benchmark = get_benchmark(run.benchmark, run.manifest.data) if known else None
+    return benchmark if isinstance(benchmark, Mentioning) else None
+
+
+def find_mentions(run: Run, benchmark: Any, candidates: NDArray[np.intp], most: int) -> Mentions:
+    """The mentions in some candidates of a run.
+
+    Args:
+        run: it has the truth of its items, so that no files are needed for them.
+        benchmark: as `mentioning_benchmark` gives it.
+        candidates: which of the run's candidates.
+        most: of more candidates with tokens, so many are read, drawn by lot.
+    """
+    read = sample_responses(np.flatnonzero(run.lengths[candidates] > 0), most)
+    items, positions = _items(run), run.head["item"].to_numpy()
+    asked = [(int(positions[i]), run.texts[i]) for i in candidates[read]]
+    distinct = list(dict.fromkeys(asked))
+    if isinstance(benchmark, Preparing):  # reading many together is faster
+        benchmark.prepare([items[at] for at, _ in distinct], [text for _, text in distinct])
+    found = {(at, text): benchmark.mentions(items[at], text) for at, text in distinct}
+    spans = [(i, a, b) for i, key in zip(read, asked, strict=True) for a, b, _ in found[key]]
+    right = np.array([one for key in asked for *_, one in found[key]], dtype=bool)
+    tokens = run.tokens().take(pa.array(candidates))
+    texts = [run.texts[i] for i in candidates]
+    ranges = token_ranges(tokens, texts, np.array(spans, dtype=np.int64).reshape(-1, 3))
+    written = ranges[:, 1] > ranges[:, 0]
+    return Mentions(ranges[written], right[written], len(read))
+
+
+def mention_aucs(pair: Pair, found: Mentions) -> dict[tuple[str, str], float]:
+    """(factor, image): the probability that a right mention has more of the factor than a wrong."""
+    return {
+        (name, image): auc(word_means(values, found.ranges), found.right)
+        for name, signal in FACTORS.items()
+        for image, values in pair.signal(signal).items()
+    }
+
+
+def _items(run: Run) -> dict[int, Item]:
+    """The run's items by their positions in the split; without images, which nobody asks for."""
+    table = run.items.select(["item", "id", "question", "truth"]).to_pylist()
+    return {
+        row["item"]: Item(row["id"], row["question"], json.loads(row["truth"]), None)
+        for row in table
+    }

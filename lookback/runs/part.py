@@ -1,0 +1,55 @@
+"""Some items of a run, as a run of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lookback.runs.run import Run
+from lookback.scores.formula import Array
+from lookback.signals import SIGNALS
+
+
+class Part(Run):
+    """A run's candidates and scores of some of its items; the folder and manifest are the run's.
+
+    Args:
+        run: the whole.
+        positions: in the split, of the items to keep.
+    """
+
+    def __init__(self, run: Run, positions: NDArray[np.int64]) -> None:
+        super().__init__(run.path)
+        self._whole = run
+        self._kept = np.isin(run.head["item"].to_numpy(), positions)  # (R,)
+
+    @cached_property
+    def head(self) -> pa.Table:
+        """A row per candidate, without its tokens and signals."""
+        return self._whole.head.filter(pa.array(self._kept))
+
+    def tokens(self) -> pa.ListArray:
+        """(R,): the tokens of each response as text."""
+        return self._whole.tokens().filter(pa.array(self._kept))
+
+    def signals(self, names: Sequence[str] = SIGNALS) -> dict[str, Array]:
+        """Signals of all tokens of the candidates kept."""
+        of_tokens = np.repeat(self._kept, self._whole.lengths)
+        return {name: values[of_tokens] for name, values in self._whole.signals(names).items()}
+
+    def _table_of(self, name: str) -> dict[int, dict[str, Any]]:
+        kept = set(self.places.tolist())
+        return {at: row for at, row in self._whole._table_of(name).items() if at in kept}
+
+
+def items_with_quality(run: Run) -> Run:
+    """The items all of whose candidates have a quality; the run itself if these are all it has."""
+    first = np.cumsum(run.sizes) - run.sizes
+    unknown = np.isnan(run.head["quality"].to_numpy().astype(np.float64))
+    known = np.add.reduceat(unknown, first) == 0 if len(first) else np.ones(0, dtype=bool)
+    return run if known.all() else Part(run, run.places[known])

@@ -1,0 +1,1 @@
+"""What the studies share, a subject per file."""

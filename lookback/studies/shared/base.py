@@ -1,0 +1,302 @@
+"""What every study is given and gives, and the registry that knows them all.
+
+    @study("main", paper="tab:main_results", title="Main", needs_quality=True)
+    def main(runs: Runs) -> Result:
+        '''Methods x benchmarks x N.'''
+
+A study works on recorded runs alone: no model is loaded.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lookback.benchmarks.base import BENCHMARKS
+from lookback.registry import Registry
+from lookback.runs import Run
+from lookback.runs.layout import RunError
+from lookback.runs.part import items_with_quality
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from lookback.studies.shared.tables import Table
+
+ALL = "all"
+"""What commands call all studies; no study may have this name."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class StudyError(ValueError):
+    """The runs given do not have what a study needs; the message says what and how to get it."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a study gives.
+
+    Attributes:
+        rows: the tidy table: the same keys in each, a number or a word in each.
+        tables: the paper's tables.
+        figure: the paper's figure; None where there is none.
+        notes: what a reader of the numbers should know, a sentence each.
+        files: further files by name.
+    """
+
+    rows: list[dict[str, Any]]
+    tables: list[Table] = field(default_factory=list)
+    figure: Figure | None = None
+    notes: list[str] = field(default_factory=list)
+    files: dict[str, str | bytes] = field(default_factory=dict)
+
+
+class Runs(Sequence[Run]):
+    """The runs that a study is given.
+
+    Args:
+        runs: at least one.
+        notes: what a reader should know about which they are; they become notes of the result.
+    """
+
+    def __init__(self, runs: Sequence[Run], notes: Sequence[str] = ()) -> None:
+        self._runs = list(runs)
+        self.notes = list(notes)
+        if not self._runs:
+            raise StudyError("no runs given")
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._runs[index]
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._runs)
+
+    @property
+    def own(self) -> list[Run]:
+        """Those that are no controls: each item was asked about its own image."""
+        return [run for run in self if run.image == "own"]
+
+    @property
+    def largest(self) -> list[Run]:
+        """Of each model and benchmark the run with most candidates, the first of several."""
+        found: dict[tuple[str, str], Run] = {}
+        for run in self.own:
+            key = (run.model, run.benchmark)
+            if run.n and (key not in found or run.n > found[key].n):
+                found[key] = run
+        if not found:
+            kind = "have no candidates" if self.own else "are all controls"
+            raise StudyError(f"these runs {kind}: give those with candidates of their own")
+        _check_titles(list(found.values()))
+        return list(found.values())
+
+    def control(self, run: Run, image: str) -> Run | None:
+        """The run that scores the candidates of `run` with no image or a random one."""
+        for other in self:
+            if other.image == image and other.controls == run.id:
+                return other
+        return None
+
+    def with_control(self, image: str) -> list[tuple[Run, Run]]:
+        """The largest runs that have such a control, each with it.
+
+        Raises:
+            StudyError: none has.
+        """
+        pairs = [(run, self.control(run, image)) for run in self.largest]
+        found = [(run, control) for run, control in pairs if control is not None]
+        if not found:
+            raise StudyError(
+                f"no run here has a control with image {image!r}: make one with `lookback run "
+                f"--candidates RUN --image {image} --out DIR` and give both"
+            )
+        return found
+
+    def with_quality(self, name: str) -> Runs:
+        """The same runs with only the items whose candidates all have a quality; notes tell.
+
+        Controls stay as they are: the quality of their candidates is that of their run's.
+
+        Args:
+            name: of the study that needs it.
+
+        Raises:
+            StudyError: there are candidates, but no item has it.
+        """
+        kept: list[Run] = []
+        notes = [*self.notes]
+        for run in self:
+            part = items_with_quality(run) if run.image == "own" and run.n else run
+            missing = len(run.places) - len(part.places)
+            if missing:
+                kind = f"{missing} of {len(run.places)}" if part.n else f"all {missing}"
+                notes.append(
+                    f"{title(run)}, {run.model}: {kind} items have candidates without a quality "
+                    "and are left out."
+                )
+            if part.n or not missing:
+                kept.append(part)
+        if len(notes) > len(self.notes) and not any(r.n for r in kept if r.image == "own"):
+            raise StudyError(
+                f"study {name!r} needs to know how good the responses are, and no item of these "
+                "runs has a quality: name answers and a metric in the data (see `lookback run "
+                "--data`) and run again"
+            )
+        return Runs(kept, notes)
+
+
+def title(run: Run) -> str:
+    """What tables and figures call a run's benchmark."""
+    if run.manifest.title:
+        return run.manifest.title
+    if run.benchmark in BENCHMARKS.names():
+        return BENCHMARKS.get(run.benchmark).title
+    return run.benchmark
+
+
+def _check_titles(runs: list[Run]) -> None:
+    """Tables tell benchmarks apart by their titles."""
+    names: dict[str, str] = {}
+    for run in runs:
+        if names.setdefault(title(run), run.benchmark) != run.benchmark:
+            raise StudyError(
+                f"the benchmarks {names[title(run)]!r} and {run.benchmark!r} are both called "
+                f"{title(run)!r} in tables: give the runs of one at a time, or another title"
+            )
+
+
+@dataclass(frozen=True)
+class Study:
+    """A registered study.
+
+    Attributes:
+        name: what users call it.
+        function: from runs and settings to a result.
+        about: a line on what it shows.
+        paper: the paper's labels for it; empty if it is not in the paper.
+        title: its heading on a page.
+        needs_quality: whether it works on nothing but items whose responses' quality is known.
+    """
+
+    name: str
+    function: Callable[..., Result]
+    about: str
+    paper: str
+    title: str
+    needs_quality: bool
+
+    @property
+    def origin(self) -> object:
+        """The function."""
+        return self.function
+
+    @property
+    def own(self) -> bool:
+        """Whether it is a user's own, not one of the package's."""
+        return STUDIES.own(self.name)
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """The names of its settings."""
+        return tuple(inspect.signature(self.function).parameters)[1:]
+
+    def __call__(self, runs: Sequence[Run], params: Mapping[str, Any] | None = None) -> Result:
+        """Do it.
+
+        Raises:
+            StudyError: the runs do not have what it needs; or it is a user's own, and failed.
+            TypeError: it has no such setting.
+        """
+        unknown = set(params or {}) - set(self.params)
+        if unknown:
+            known = ", ".join(self.params) or "none"
+            raise TypeError(f"study {self.name!r} has no setting {min(unknown)!r}; it has: {known}")
+        given = Runs(runs)
+        if self.needs_quality:
+            given = given.with_quality(self.name)
+        result = self._do(given, params or {})
+        return replace(result, notes=[*result.notes, *given.notes])
+
+    def _do(self, runs: Runs, params: Mapping[str, Any]) -> Result:
+        """The function's result; what goes wrong in a user's own names it."""
+        try:
+            result = self.function(runs, **params)
+        except (StudyError, RunError):
+            raise
+        except Exception as error:
+            if not self.own:  # its messages are ours already
+                raise
+            words = " ".join(f"{type(error).__name__}: {error}".split())
+            raise StudyError(f"study {self.name!r} failed: {words}") from error
+        if not isinstance(result, Result):
+            raise StudyError(
+                f"study {self.name!r} gave {result!r:.60}: it must give a lookback.studies.Result"
+            )
+        return result
+
+
+def study(
+    name: str, *, paper: str = "", title: str | None = None, needs_quality: bool = False
+) -> Callable[[F], F]:
+    """Register a function as the study `name`; the first line of its docstring describes it.
+
+    Args:
+        name: what users call it.
+        paper: the paper's labels for it.
+        title: its heading on a page; its name by default.
+        needs_quality: whether it works on nothing but items whose responses' quality is known. It
+            is then given those alone, and an error is raised before it if there are none.
+    """
+    if name == ALL:
+        raise ValueError(f"a study cannot be named {ALL!r}: commands mean all studies by it")
+
+    def register(function: F) -> F:
+        about = (inspect.getdoc(function) or "").split("\n")[0]
+        STUDIES.add(Study(name, function, about, paper, title or name, needs_quality))
+        return function
+
+    return register
+
+
+def _adopt(name: str, function: Any) -> None:
+    study(name)(function)
+
+
+STUDIES: Registry[Study] = Registry(
+    "study",
+    {
+        name: f"lookback.studies.{name.replace('-', '_')}"
+        for name in (
+            "main",
+            "scaling",
+            "ablation",
+            "sensitivity",
+            "image-sensitivity",
+            "random-image",
+            "decomposition",
+            "pos",
+            "seeds",
+            "oracle",
+            "judge",
+            "overhead",
+            "disagreements",
+            "tokens",
+        )
+    },
+    _adopt,
+    plural="studies",
+)
+"""In the paper's order."""
+
+
+def get_study(name: str) -> Study:
+    """The study called `name`, its module loaded only now; an unknown name lists the known ones."""
+    names = STUDIES.names()
+    if name not in names:
+        raise ValueError(f"no study named {name!r}; there are: {', '.join(names)}, {ALL}")
+    return STUDIES.get(name)

@@ -1,0 +1,171 @@
+"""Which candidate a method picks, how good the picks are, and how sure that is.
+
+Of N candidates always the first N are meant: with a random stream per candidate they are the N of
+a smaller draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookback.runs import Run
+from lookback.runs.layout import RunError
+from lookback.scores.base import Scorer, get_scorer
+from lookback.scores.formula import Array, lookback_scores
+from lookback.studies.shared.base import title
+from lookback.studies.shared.methods import all_methods
+
+DRAWS = 2000
+
+
+def picks(scores: Array) -> NDArray[np.intp]:
+    """(items,): the first of the highest scores in each row; NaN loses to every number."""
+    ranked = np.nan_to_num(scores, nan=-np.inf, posinf=np.inf)  # -inf becomes a number above NaN
+    return np.asarray(ranked.argmax(axis=1))
+
+
+def quality_of_picks(scores: Array, quality: Array) -> Array:
+    """(items,): the quality of the picks."""
+    return np.asarray(quality[np.arange(len(quality)), picks(scores)])
+
+
+def outcome_of(scorer: Scorer, scores: Array, quality: Array) -> Array:
+    """(items,): what a scorer's choices are worth, given its scores.
+
+    The quality of its picks or, where the scorer says so, the expectation over all candidates alike
+    or with its scores as shares.
+    """
+    if scorer.expected == "uniform":
+        return np.asarray(np.nanmean(quality, axis=1))
+    if scorer.expected == "shares":
+        shares = np.nan_to_num(scores)
+        failed = shares.sum(axis=1) == 0  # it could not be asked: the first, as for any reply lost
+        shares[failed, 0] = 1.0
+        return np.asarray(np.nansum(shares * quality, axis=1) / shares.sum(axis=1))
+    return quality_of_picks(scores, quality)
+
+
+def outcome(run: Run, method: str, n: int, **params: float) -> Array:
+    """(items,): the quality of what a method picks among the first n candidates.
+
+    Of random selection it is the expectation over picks, not one draw; of the oracle the best there
+    is; of USC, as in the paper, the mean over its runs, each in another order.
+
+    Raises:
+        RunError: the run has fewer candidates, or not the scores of a method that looks again.
+    """
+    if n > run.n:
+        raise RunError(f"{run.path} has {run.n} candidates an item, not {n}")
+    scorer, quality = get_scorer(method), run.quality(n)
+    if scorer.expected == "uniform":  # whatever its scores are
+        return outcome_of(scorer, quality, quality)
+    if scorer.needs == "truth" and not scorer.own:  # the best, even if it is an empty response
+        return np.asarray(np.nanmax(quality, axis=1))
+    return outcome_of(scorer, run.scores(method, n, **params), quality)
+
+
+def outcomes(run: Run, method: str, budgets: Sequence[int], **params: Any) -> dict[int, Array]:
+    """N -> (items,): `outcome` for several N; those that the run has not are left out.
+
+    Scores that do not depend on the other candidates are made or read once, for all N.
+    """
+    scorer = get_scorer(method)
+    plain = not scorer.joint and scorer.expected is None and scorer.needs != "truth"
+    if not plain or not has_scores(run, method, run.n):
+        return {n: outcome(run, method, n, **params) for n in budgets if has_scores(run, method, n)}
+    scores, quality = run.scores(method, **params), run.quality()
+    return {n: quality_of_picks(scores[:, :n], quality[:, :n]) for n in budgets if n <= run.n}
+
+
+def has_scores(run: Run, method: str, n: int) -> bool:
+    """Whether a run has what a method needs for the first n candidates."""
+    from_signals = get_scorer(method).from_signals
+    return n <= run.n and (from_signals or run.recording(method, n) is not None)
+
+
+def budgets(run: Run) -> list[int]:
+    """The paper's two N, as far as the run goes; a run smaller than both has its own."""
+    return [n for n in (5, 25) if n <= run.n] or [run.n]
+
+
+def sweep(
+    run: Run, alphas: Sequence[float], lams: Sequence[float], budgets: Sequence[int]
+) -> Array:
+    """(budgets, alphas, lams): LookBack's outcome in per cent for every setting and N."""
+    filled = run.lengths > 0
+    scores = np.full((len(run.sizes), run.n, len(alphas), len(lams)), -np.inf)
+    rows = np.repeat(np.arange(len(run.sizes)), run.sizes)
+    if filled.any():
+        scores[rows[filled], run.index[filled]] = lookback_scores(
+            run.signal("log_prob"), run.signal("visual_lookback"), run.lengths[filled], alphas, lams
+        )
+    quality = run.quality()
+    items = np.arange(len(quality))[:, None, None]
+    # (items, alphas, lams) per budget: the first of the highest, as `picks` has it.
+    found = [quality[items, scores[:, :n].argmax(axis=1)].mean(axis=0) for n in budgets]
+    return 100 * np.stack(found)
+
+
+def bootstrap_means(values: Array, seed: int = 0, draws: int = DRAWS) -> Array:
+    """(draws,): means of bootstrap samples of items; of several columns, (draws, columns).
+
+    The same seed and number of items draw the same items, so that differences are paired.
+    """
+    return np.asarray(_counts(len(values), seed, draws) @ values / len(values))
+
+
+@lru_cache(maxsize=16)
+def _counts(items: int, seed: int, draws: int) -> Array:
+    """(draws, items): how often each item is in each bootstrap sample."""
+    samples = np.random.default_rng(seed).integers(0, items, (draws, items))
+    return np.stack([np.bincount(sample, minlength=items) for sample in samples]).astype(np.float64)
+
+
+def interval(draws: Array) -> tuple[float, float]:
+    """The middle 95 % of bootstrap means."""
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def percent(values: Array) -> float:
+    """The mean in per cent."""
+    return 100 * float(np.mean(values))
+
+
+def method_rows(model: str, runs: list[Run]) -> list[dict[str, Any]]:
+    """The rows of one model: a method, benchmark and N each, then each method's averages.
+
+    An average is over the benchmarks, of one N or (N = 0) of all; `lead` is LookBack's over it.
+    """
+    # A seed per run: its methods and N see the same samples, other benchmarks samples of their own.
+    setups = [(seed, run, n) for seed, run in enumerate(runs) for n in budgets(run)]
+    rows: list[dict[str, Any]] = []
+    averages: dict[tuple[str, int], tuple[float, Array]] = {}
+    for method in all_methods(runs):
+        found = []
+        for seed, run, n in setups:
+            values = outcome(run, method, n) if has_scores(run, method, n) else np.full(1, np.nan)
+            found.append((n, percent(values), bootstrap_means(100 * values, seed)))
+            labels = {"model": model, "benchmark": title(run), "method": method, "N": n}
+            rows.append(labels | _numbers(*found[-1][1:]) | {"items": len(run.ids)})
+        for count in (*sorted({n for n, _, _ in found}), 0):
+            here = [(value, draws) for n, value, draws in found if count in (0, n)]
+            value = float(np.mean([one[0] for one in here]))
+            if np.isfinite(value):
+                averages[method, count] = value, np.mean([one[1] for one in here], axis=0)
+    for (method, n), (value, draws) in averages.items():
+        ours, our_draws = averages["lookback", n]
+        labels = {"model": model, "benchmark": "Average", "method": method, "N": n}
+        lead = _numbers(ours - value, our_draws - draws, "lead", "lead_low", "lead_high")
+        rows.append(labels | _numbers(value, draws) | {"items": 0} | lead)
+    empty = dict.fromkeys(("lead", "lead_low", "lead_high"), np.nan)
+    return [row if "lead" in row else row | empty for row in rows]
+
+
+def _numbers(value: float, draws: Array, *names: str) -> dict[str, float]:
+    return dict(zip(names or ("value", "low", "high"), (value, *interval(draws)), strict=True))

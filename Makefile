@@ -36,15 +36,15 @@ bench-scorers: $(VENV)/ready
 
 # The whole paper at small scale: runs, studies, one page; goes on where it was stopped.
 reproduce: $(VENV)/ready
-	OMP_NUM_THREADS=1 $(BIN)/python examples/reproduce.py --docs docs/reproduction.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.reproduce --docs docs/reproduction.md
 
 # About an hour on two cores; goes on where it was stopped (build/embedded).
 train-embedded: $(VENV)/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m lookback.embedded.training
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.training
 
 # What the embedded model can do and what LookBack adds; writes alpha and lambda to its config.
 evaluate-embedded: $(VENV)/ready
-	OMP_NUM_THREADS=1 $(BIN)/python bench/embedded.py --write
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.evaluate_embedded --write
 
 # torch first and by its exact version: a range would pull the newest build with all of CUDA.
 $(VENV)/ready: pyproject.toml constraints.txt

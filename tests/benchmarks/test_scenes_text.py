@@ -6,7 +6,6 @@ from itertools import product
 
 import pytest
 
-from lookback.benchmarks.scenes import training_rng, training_scene, training_texts
 from lookback.benchmarks.scenes.answers import matches, verdict
 from lookback.benchmarks.scenes.describe import (
     BRIEF,
@@ -25,14 +24,17 @@ from lookback.benchmarks.scenes.templates import (
     SHORT_ANSWERS,
     SHORT_REASONED,
 )
-from lookback.benchmarks.scenes.training import (
+from lookback.benchmarks.scenes.words import listed, reference
+from lookback.benchmarks.scenes.world import CATEGORIES
+from tools.training.texts import (
     KIND_WEIGHTS,
     SHORT_HINT,
     about_absent,
     reasoned_texts,
+    training_rng,
+    training_scene,
+    training_texts,
 )
-from lookback.benchmarks.scenes.words import listed, reference
-from lookback.benchmarks.scenes.world import CATEGORIES
 
 YES_NO = {"is_color", "exists", "is_count", "is_at", "is_related"}
 

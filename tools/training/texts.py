@@ -10,7 +10,7 @@ from lookback.benchmarks.scenes.chance import TEXT, chance, generator, pick, wei
 from lookback.benchmarks.scenes.describe import BRIEF, DETAILED, describe
 from lookback.benchmarks.scenes.questions import KINDS
 from lookback.benchmarks.scenes.scene import Scene, sample_scene
-from lookback.benchmarks.scenes.splits import SIZES, scene_seed
+from lookback.benchmarks.scenes.splits import scene_seed
 from lookback.benchmarks.scenes.templates import ABSENT, QUESTIONS, REASONED
 from lookback.benchmarks.scenes.vqa import SHORT_HINT
 from lookback.benchmarks.scenes.words import article, sentence
@@ -123,6 +123,3 @@ def training_scene(index: int) -> Scene:
 def training_rng(index: int, epoch: int = 0) -> np.random.Generator:
     """The generator for that scene's texts; another epoch gives other texts."""
     return generator(scene_seed("train", "training", index), TEXT + epoch)
-
-
-TRAINING_SCENES = SIZES["train"]

@@ -17,11 +17,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import Cache
-from transformers.cache_utils import CacheLayerMixin, DynamicLayer
-from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 from lookback.engines import UnsupportedModelError
 from lookback.engines.transformers.attention import Part, attend, join
+from lookback.engines.transformers.compat import (
+    CacheLayerMixin,
+    DynamicLayer,
+    causal_mask_function,
+    sdpa_mask,
+)
 from lookback.engines.transformers.tap import Call, Reader
 
 

@@ -2,8 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+OLDEST := .venv-oldest
+# By its exact version, and before all else: a range would pull the newest build with all of CUDA.
+TORCH := torch==2.13.0
 
-.PHONY: demo test bench lint types tests clean bench-scorers train-embedded evaluate-embedded reproduce
+.PHONY: demo test bench lint types tests test-oldest test-wheel clean
+.PHONY: bench-scorers train-embedded evaluate-embedded reproduce
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -20,6 +24,14 @@ types: $(VENV)/ready
 # Two processes of one thread each: tiny models do not profit from more.
 tests: $(VENV)/ready
 	$(BIN)/pytest -n 2
+
+# The engines and scorers on the oldest transformers that pyproject.toml allows.
+test-oldest: $(OLDEST)/ready
+	$(OLDEST)/bin/pytest tests/engines tests/scores
+
+# The wheel in an environment of its own.
+test-wheel: $(VENV)/ready
+	$(BIN)/pytest -m wheel tests/test_wheel.py
 
 bench: $(VENV)/ready
 	$(BIN)/python bench/speed.py
@@ -46,13 +58,21 @@ train-embedded: $(VENV)/ready
 evaluate-embedded: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.evaluate_embedded --write
 
-# torch first and by its exact version: a range would pull the newest build with all of CUDA.
 $(VENV)/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(TORCH)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+$(OLDEST)/ready: pyproject.toml constraints.txt
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --upgrade pip
+	$(OLDEST)/bin/python -m pip install --quiet --constraint constraints.txt $(TORCH)
+	grep -vE '^(transformers|tokenizers|huggingface_hub)==' constraints.txt > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --constraint $(OLDEST)/constraints.txt \
+		--editable '.[pandas]' transformers==5.16.1 pytest hypothesis
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

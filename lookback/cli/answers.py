@@ -1,4 +1,4 @@
-"""The commands about one image and question: `ask`, `score`, `scorers`."""
+"""The commands about one image and question: `ask`, `score`, `scorers`, `engines`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ from lookback.cli.app import (
     app,
     settings_of,
 )
-from lookback.cli.terminal import console, print_json, progress, show_candidates, show_scorers
+from lookback.cli.terminal import (
+    console,
+    print_json,
+    progress,
+    show_candidates,
+    show_scorers,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
@@ -128,6 +135,18 @@ def scorers(as_json: Json = False) -> None:
         )
         return
     show_scorers(known)
+
+
+@app.command()
+def engines(as_json: Json = False) -> None:
+    """List the engines: what can run a model."""
+    from lookback.engines import ENGINES
+
+    known = ENGINES.all().values()
+    if as_json:
+        print_json([{"name": one.name, "about": one.about} for one in known])
+    else:
+        show_table(("engine", "what it is"), [(one.name, one.about) for one in known])
 
 
 def _params(

@@ -23,8 +23,11 @@ LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info")
 TORCH = "torch==2.13.0"  # by its exact version: a range would pull a build with all of CUDA
 
 
-def call(*command, **settings):
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **settings)
+def call(*command, cwd=None):
+    """What a command says, run as if this checkout were not there."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    line = [str(part) for part in command]
+    done = subprocess.run(line, env=env, cwd=cwd, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -72,13 +75,12 @@ def test_the_wheel_says_which_version_it_is(wheel):
 def test_the_installed_command_answers(environment, tmp_path):
     item = get_benchmark("scenes-vqa").items("test")[0]
     item.image.save(tmp_path / "scene.png")
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    there = {"cwd": tmp_path, "env": env}
     code = "import lookback; print(lookback.__file__)"
-    assert str(ROOT) not in call(environment / "python", "-c", code, **there)
-    said = call(environment / "lookback", "--version", **there)
+    assert str(ROOT) not in call(environment / "python", "-c", code, cwd=tmp_path)
+    said = call(environment / "lookback", "--version", cwd=tmp_path)
     assert said.split() == ["lookback", lookback.__version__]
     ask = ("ask", "scene.png", item.question, "-n", "4", "--json")
-    candidates = json.loads(call(environment / "lookback", *ask, **there))["candidates"]
+    said = call(environment / "lookback", *ask, cwd=tmp_path)
+    candidates = json.loads(said)["candidates"]
     assert len(candidates) == 4
     assert all(c["text"] and 0 < max(c["visual_lookback"]) <= 1 for c in candidates)

@@ -136,7 +136,7 @@ class Listed:
 
 def list_benchmarks(data: str | os.PathLike[str] | None = None) -> list[Listed]:
     """Every benchmark, with where to get its files and whether they are found."""
-    return [_listed(get_benchmark(name, data)) for name in BENCHMARKS.names()]
+    return [_listed(get_benchmark(name, data)) for name in BENCHMARKS.all()]
 
 
 def _listed(benchmark: Benchmark) -> Listed:

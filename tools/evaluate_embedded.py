@@ -97,11 +97,11 @@ def length_correlation(run: Run) -> float:
 def retrieval(count: int = 200) -> dict[str, float]:
     """How often the dual encoder finds a held-out picture's description among so many, and back."""
     from lookback.benchmarks.scenes.chance import TEXT, generator
-    from lookback.benchmarks.scenes.describe import BRIEF, describe
     from lookback.benchmarks.scenes.render import render
     from lookback.benchmarks.scenes.scene import sample_scene
     from lookback.benchmarks.scenes.splits import scene_seed
     from lookback.engines.dual_encoder import DualEncoder
+    from tools.training.describe import BRIEF, describe
 
     encoder = DualEncoder.load("embedded")
     seeds = [scene_seed("test", "scenes-caption", i) for i in range(count)]

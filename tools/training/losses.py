@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lookback.benchmarks.scenes.describe import BRIEF, describe
 from lookback.benchmarks.scenes.scene import Scene
 from lookback.benchmarks.scenes.world import CATEGORIES, COLORS, PLACES, SIZES
 from tools.training.batches import (
@@ -20,6 +19,7 @@ from tools.training.batches import (
     padded,
     patch_facts,
 )
+from tools.training.describe import BRIEF, describe
 from tools.training.models import ASSISTANT, CLIP_LENGTH
 from tools.training.texts import (
     reasoned_texts,

@@ -2,7 +2,7 @@
 
     world      what there is, as tables           scene      a scene as data, drawn by lot
     shapes, drawings, sprites, background, render            a scene as pixels
-    words, describe, templates, questions                    a scene as text
+    words, templates, questions                              a scene as text
     lexicon, parse, facts, answers                           text understood and judged
     splits, task, vqa, caption, amber, pairs                 the tasks
 

@@ -119,6 +119,9 @@ class Registry(Generic[E]):
         """Whether an entry is a user's own, not the package's."""
         return name not in self.builtin
 
+    def _points(self) -> dict[str, EntryPoint]:
+        return _points(self.group, tuple(self.builtin))
+
     def _load(self, name: str) -> None:
         if name in self.builtin:
             importlib.import_module(self.builtin[name])
@@ -132,9 +135,6 @@ class Registry(Generic[E]):
             raise PluginError(
                 f"the {self.kind} {name!r} ({point.value}) cannot be loaded: {_words(error)}"
             ) from error
-
-    def _points(self) -> dict[str, EntryPoint]:
-        return _points(self.group, tuple(self.builtin))
 
     def _is_builtin(self, entry: E) -> bool:
         return _home(entry.origin)[0] == self.builtin[entry.name]

@@ -85,7 +85,7 @@ def score(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(help="Read answers from here, one a line; - is stdin.", show_default=False),
+        typer.Option(help="Read answers from here, one per line; - is stdin.", show_default=False),
     ] = None,
     model: Model = None,
     scorer: Scorer = "lookback",

@@ -69,7 +69,7 @@ def long_progress(title: str, unit: str) -> Iterator[Progress]:
 
 
 class _Rate:
-    """Pieces a second since the first call, which tells how many were done before."""
+    """Pieces per second since the first call, which tells how many were done before."""
 
     def __init__(self) -> None:
         self.first: tuple[float, int] | None = None

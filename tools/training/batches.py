@@ -79,7 +79,7 @@ class Packer:
         self.blind = [bos, user, *self.tokens("\n")]
 
     def pack(self, texts: Sequence[Sequence[tuple[str, str]]], blind: bool = False) -> Packed:
-        """One row an image, from its pairs of question and answer."""
+        """One row per image, from its pairs of question and answer."""
         prefix = self.blind if blind else self.seeing
         start = len(prefix)
         rows = []

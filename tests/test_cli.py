@@ -170,7 +170,7 @@ def test_a_plugin_brings_engines_too(run, plugin):
     code, out, err = run("engines", "--json", "--plugin", plugin)
     assert code == 0, err
     listed = {e["name"]: e["about"] for e in json.loads(out)}
-    assert list(listed) == ["transformers", "nowhere"]
+    assert next(iter(listed)) == "transformers"
     assert listed["nowhere"] == "An engine that is not there."
     code, out, _ = run("engines")
     assert code == 0

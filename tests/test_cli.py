@@ -11,7 +11,9 @@ from zoo import build
 
 import lookback
 from lookback import cli
+from lookback.cli.app import plugins_first
 from lookback.cli.terminal import printable
+from lookback.engines import ENGINES
 from lookback.scores.base import SCORERS
 
 
@@ -125,6 +127,86 @@ def test_settings_and_scorers_of_ones_own(run, folder, tmp_path, monkeypatch):
     for one in json.loads(out)["candidates"]:
         assert one["score"] == 2.5 * len(one["token_ids"])
     assert os.environ["LOOKBACK_PLUGINS"] == str(plugin)  # processes it starts know it, too
+
+
+PLUGIN = """
+import lookback
+
+
+@lookback.scorer("tokens")
+def tokens(batch):
+    "How many tokens."
+    return batch.lengths
+
+
+@lookback.engine("nowhere")
+def nowhere(model=None, processor=None):
+    "An engine that is not there."
+    raise ValueError("nowhere")
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    for registry in (SCORERS, ENGINES):
+        monkeypatch.setattr(registry, "_entries", dict(registry.all()))
+    monkeypatch.setenv("LOOKBACK_PLUGINS", "")
+    path = tmp_path / "plugin.py"
+    path.write_text(PLUGIN)
+    return str(path)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_plugin_is_named_anywhere_on_the_line(run, plugin, place):
+    given = ("--plugin", plugin)
+    line = [(*given, "scorers", "--json"), ("scorers", *given, "--json"), ("scorers", "--json")]
+    line[2] += (f"--plugin={plugin}",)
+    code, out, err = run(*line[place])
+    assert code == 0, err
+    assert "tokens" in {s["name"] for s in json.loads(out)}
+
+
+def test_a_plugin_brings_engines_too(run, plugin):
+    code, out, err = run("engines", "--json", "--plugin", plugin)
+    assert code == 0, err
+    listed = {e["name"]: e["about"] for e in json.loads(out)}
+    assert next(iter(listed)) == "transformers"
+    assert listed["nowhere"] == "An engine that is not there."
+    code, out, _ = run("engines")
+    assert code == 0
+    assert "Models of the transformers library" in out
+
+
+def test_what_follows_two_dashes_is_no_option():
+    args = ["score", "--plugin", "a.py", "x.png", "--", "--plugin", "b.py"]
+    expected = ["--plugin", "a.py", "score", "x.png", "--", "--plugin", "b.py"]
+    assert plugins_first(args) == expected
+    assert plugins_first(["score", "x.png"]) == ["score", "x.png"]
+
+
+def test_a_plugin_that_fails_is_one_line_and_status_one(run, plugin, tmp_path):
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise RuntimeError('two\\nlines')\n")
+    code, out, err = run("scorers", "--plugin", plugin, "--plugin", str(broken))
+    assert (code, out) == (1, "")
+    assert err == f"lookback: the plugin {broken} failed: RuntimeError: two lines\n"
+    code, out, err = run("scorers", "--plugin", str(tmp_path / "gone.py"))
+    assert (code, out) == (1, "")
+    assert "there is no such file" in err
+    assert run("scorers", "--plugin")[0] == 2
+
+
+def test_the_version(run):
+    assert run("--version") == (0, f"lookback {lookback.__version__}\n", "")
+
+
+def test_a_shell_can_complete_commands():
+    env = os.environ | {"_LOOKBACK_COMPLETE": "complete_bash"}
+    env |= {"COMP_WORDS": "lookback eng", "COMP_CWORD": "1"}
+    code = "from lookback.cli import app; app(prog_name='lookback')"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["engines"], done.stderr
 
 
 def test_scorers_that_ask_the_model_work_here_too(run, folder):

@@ -9,6 +9,7 @@ from made_runs import make_run
 from zoo import build
 
 import lookback
+from lookback.registry import load_plugin
 from lookback.scores.base import SCORERS
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -38,6 +39,16 @@ def names(tmp_path, monkeypatch):
 def test_the_snippet_runs(block, names, monkeypatch):
     monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
     exec(block, names)
+
+
+def test_the_scorer_is_a_plugin_as_it_stands(names, tmp_path, monkeypatch):
+    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
+    (block,) = [block for block in BLOCKS if "@lookback.scorer" in block]
+    plugin = tmp_path / "my_scorer.py"
+    plugin.write_text(block, encoding="utf-8")
+    load_plugin(str(plugin))
+    best = names["cands"].best("cautious")
+    assert best.score == pytest.approx((best.log_prob - best.entropy).mean())
 
 
 def test_there_are_snippets():

@@ -1,24 +1,13 @@
 """docs/reproduction.md and the script that makes its tables."""
 
 import re
-import sys
 from pathlib import Path
 
-import pytest
-
 from lookback.studies import STUDIES
+from tools import reproduce
 
 ROOT = Path(__file__).parents[1]
 DOC = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture
-def reproduce(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    import reproduce
-
-    yield reproduce
-    sys.modules.pop("reproduce")
 
 
 def test_every_study_has_its_place():
@@ -35,7 +24,7 @@ def test_a_paragraph_follows_each_table():
         assert len(words.split()) > 25, part.split("\n")[0]
 
 
-def test_new_tables_replace_old_ones_and_nothing_else(reproduce, tmp_path):
+def test_new_tables_replace_old_ones_and_nothing_else(tmp_path):
     doc = tmp_path / "doc.md"
     doc.write_text("a\n<!-- main -->\nold\n<!-- /main -->\nb\n![](doc/main.png)\n<!-- note -->\n")
     studies = tmp_path / "studies"
@@ -50,7 +39,7 @@ def test_new_tables_replace_old_ones_and_nothing_else(reproduce, tmp_path):
     assert (tmp_path / "doc" / "main.png").read_bytes() == b"png"
 
 
-def test_what_is_run(reproduce, tmp_path, monkeypatch):
+def test_what_is_run(tmp_path, monkeypatch):
     said = []
     monkeypatch.setattr(reproduce, "lookback", lambda *arguments: said.append(arguments))
     reproduce.make_runs(tmp_path, 7, 2)

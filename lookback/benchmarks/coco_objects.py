@@ -182,20 +182,15 @@ def read_synonyms(path: Path) -> dict[str, str]:
     return category_of
 
 
-def mentioned(lemmas: Sequence[str], category_of: Mapping[str, str] = CATEGORY_OF) -> list[str]:
-    """The category of every mention of an object, in the order of the text.
+def located(
+    lemmas: Sequence[str], category_of: Mapping[str, str] = CATEGORY_OF
+) -> list[tuple[str, int, int]]:
+    """Every mention of an object, in the order of the text: (category, first word, end).
 
     Args:
         lemmas: the text's words in their dictionary form.
         category_of: which words count, as `CATEGORY_OF` or from `read_synonyms`.
     """
-    return [category for category, _, _ in located(lemmas, category_of)]
-
-
-def located(
-    lemmas: Sequence[str], category_of: Mapping[str, str] = CATEGORY_OF
-) -> list[tuple[str, int, int]]:
-    """The same, each with the words that it is: from the first on, up to but without the second."""
     objects = _merged(lemmas)
     if any(word == "toilet" for word, _, _ in objects):  # "the seat of the toilet" is no chair
         objects = [found for found in objects if found[0] != "seat"]

@@ -141,7 +141,7 @@ class Listed:
 
 def list_benchmarks(data: str | os.PathLike[str] | None = None) -> list[Listed]:
     """Every benchmark, with where to get its files and whether they are found."""
-    return [_listed(name, get_benchmark(name, data)) for name in BENCHMARKS.names()]
+    return [_listed(name, get_benchmark(name, data)) for name in BENCHMARKS.all()]
 
 
 def _listed(name: str, benchmark: Benchmark) -> Listed:

@@ -1,4 +1,4 @@
-"""The commands about one image and question: `ask`, `score`, `scorers`."""
+"""The commands about one image and question: `ask`, `score`, `scorers`, `engines`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,14 @@ from lookback.cli.app import (
     app,
     settings_of,
 )
-from lookback.cli.terminal import console, print_json, progress, show_candidates, show_scorers
+from lookback.cli.terminal import (
+    console,
+    print_json,
+    progress,
+    show_candidates,
+    show_scorers,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
@@ -83,7 +90,7 @@ def score(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(help="Read answers from here, one a line; - is stdin.", show_default=False),
+        typer.Option(help="Read answers from here, one per line; - is stdin.", show_default=False),
     ] = None,
     model: Model = None,
     scorer: Scorer = "lookback",
@@ -135,6 +142,18 @@ def scorers(as_json: Json = False) -> None:
         )
         return
     show_scorers(known)
+
+
+@app.command()
+def engines(as_json: Json = False) -> None:
+    """List the engines: what can run a model."""
+    from lookback.engines import ENGINES
+
+    known = ENGINES.all().values()
+    if as_json:
+        print_json([{"name": one.name, "about": one.about} for one in known])
+    else:
+        show_table(("engine", "what it is"), [(one.name, one.about) for one in known])
 
 
 def _params(

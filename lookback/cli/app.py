@@ -8,11 +8,44 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+
+from lookback import __version__
+from lookback.registry import PLUGINS_VARIABLE, load_plugin
+
+
+class PluginGroup(TyperGroup):
+    """Commands that know `--plugin` in any position: what a plugin adds must be there first."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse, with every `--plugin X` before the command; what follows `--` stays as it is."""
+        return super().parse_args(ctx, plugins_first(args))
+
+
+def plugins_first(args: list[str]) -> list[str]:
+    """The arguments with each `--plugin X` and `--plugin=X` at the front, up to a `--`."""
+    plugins: list[str] = []
+    others: list[str] = []
+    rest = iter(args)
+    for arg in rest:
+        if arg == "--":
+            return [*plugins, *others, arg, *rest]
+        if arg.startswith("--plugin="):
+            plugins.append(arg)
+        elif arg == "--plugin":
+            value = next(rest, None)
+            if value is None:
+                raise typer.BadParameter("it needs a module or a .py file", param_hint="--plugin")
+            plugins += [arg, value]
+        else:
+            others.append(arg)
+    return [*plugins, *others]
+
 
 app = typer.Typer(
+    cls=PluginGroup,
     help="Which of N answers does the image support? Scores vision-language model responses.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -89,20 +122,31 @@ JudgeModel = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"lookback {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _plugins(
+def _before_any_command(
     plugin: Annotated[
         list[str] | None,
-        typer.Option(help="A module or a .py file with scorers of your own; may be repeated."),
+        typer.Option(
+            help="A module or a .py file with scorers, metrics, benchmarks, studies or engines of "
+            "your own; anywhere on the line, may be repeated.",
+        ),
     ] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
+    ] = False,
 ) -> None:
     if plugin:
-        from lookback.registry import load_plugin
-
         for name in plugin:
             load_plugin(name)
-        before = os.environ.get("LOOKBACK_PLUGINS")  # for processes that a command starts
-        os.environ["LOOKBACK_PLUGINS"] = os.pathsep.join([*([before] if before else []), *plugin])
+        before = os.environ.get(PLUGINS_VARIABLE)  # for processes that a command starts
+        os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*([before] if before else []), *plugin])
 
 
 def settings_of(given: list[str] | None) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from lookback.cli.terminal import (
     print_json,
     show_study,
     show_summary,
+    show_table,
 )
 
 FAILED = 3
@@ -196,8 +197,6 @@ def study(
 @app.command()
 def studies(as_json: Json = False) -> None:
     """List the studies and what of the paper they reproduce."""
-    from rich.table import Table
-
     from lookback.studies import STUDIES
 
     known = list(STUDIES.all().values())
@@ -210,10 +209,8 @@ def studies(as_json: Json = False) -> None:
             ]
         )
         return
-    table = Table("study", "in the paper", "settings", "what it shows", box=None, pad_edge=False)
-    for s in known:
-        table.add_row(s.name, s.paper or "-", ", ".join(s.params), s.about)
-    console().print(table)
+    columns = ("study", "in the paper", "settings", "what it shows")
+    show_table(columns, [(s.name, s.paper or "-", ", ".join(s.params), s.about) for s in known])
 
 
 def _say(line: str) -> None:

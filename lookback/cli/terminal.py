@@ -69,7 +69,7 @@ def long_progress(title: str, unit: str) -> Iterator[Progress]:
 
 
 class _Rate:
-    """Pieces a second since the first call, which tells how many were done before."""
+    """Pieces per second since the first call, which tells how many were done before."""
 
     def __init__(self) -> None:
         self.first: tuple[float, int] | None = None
@@ -163,16 +163,23 @@ def show_candidates(cands: Candidates, scorer: str, params: dict[str, Any], as_j
 
 def show_scorers(known: Sequence[Scorer]) -> None:
     """What each needs, its settings and what it is."""
-    from rich.table import Table
-
     from lookback.scores.base import NEEDS
 
-    table = Table("scorer", "needs", "settings", "what it is", box=None, pad_edge=False)
-    for s in known:
-        table.add_row(s.name, s.needs, ", ".join(s.params), s.about)
-    console().print(table)
+    columns = ("scorer", "needs", "settings", "what it is")
+    show_table(columns, [(s.name, s.needs, ", ".join(s.params), s.about) for s in known])
     costs = "; ".join(f"{name}: {what}" for name, what in NEEDS.items())
     console(stderr=True).print(f"\nneeds, from cheap to dear: {costs}", style="dim")
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A plain table of words."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    console().print(table)
 
 
 def show_benchmarks(known: Sequence[Listed]) -> None:

@@ -8,7 +8,7 @@ import platform
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ class Manifest:
     @classmethod
     def begin(cls, **given: Any) -> Manifest:
         """The manifest of a run that begins now, with the time and the code's commit."""
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(**given, commit=commit(), created=now)
 
     @classmethod

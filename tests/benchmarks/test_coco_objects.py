@@ -7,7 +7,7 @@ from lookback.benchmarks.coco_objects import (
     CATEGORIES,
     CATEGORY_OF,
     PAIRS,
-    mentioned,
+    located,
     read_synonyms,
 )
 from lookback.benchmarks.english import Readings
@@ -18,6 +18,10 @@ NEVER_MATCH = {" cheesecake", " motor bike", "iPhone", "knive", "phon", "stove t
 
 
 lemmas = Readings(lambda words: [word.lemma for word in words])
+
+
+def mentioned(lemmas, category_of=CATEGORY_OF):
+    return [category for category, _, _ in located(lemmas, category_of)]
 
 
 def objects(text, category_of=CATEGORY_OF):

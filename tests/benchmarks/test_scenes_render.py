@@ -6,19 +6,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lookback.benchmarks import GENERATED, get_benchmark
-from lookback.benchmarks.scenes import (
-    Scene,
-    pixels,
-    render,
-    training_rng,
-    training_scene,
-    training_texts,
-)
+from lookback.benchmarks.scenes import Scene, pixels, render
 from lookback.benchmarks.scenes.background import TEXTURES
 from lookback.benchmarks.scenes.chance import generator
 from lookback.benchmarks.scenes.drawings import DRAWINGS
@@ -26,6 +20,7 @@ from lookback.benchmarks.scenes.pairs import EDITS
 from lookback.benchmarks.scenes.render import bounds, paste
 from lookback.benchmarks.scenes.scene import Thing, sample_scene
 from lookback.benchmarks.scenes.world import CATEGORIES, COLORS, IMAGE_SIZE, SIZES
+from tools.training.texts import training_rng, training_scene, training_texts
 
 
 def digest():
@@ -43,8 +38,9 @@ def digest():
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
 def test_another_process_makes_the_same(hash_seed):
     code = "import test_scenes_render; print(test_scenes_render.digest())"
-    here = os.path.dirname(__file__)
-    env = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": here}
+    here = Path(__file__).parent
+    paths = os.pathsep.join([str(here), str(here.parents[1])])
+    env = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": paths}
     out = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
     )

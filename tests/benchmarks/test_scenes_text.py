@@ -5,34 +5,37 @@ from collections import Counter
 from itertools import product
 
 import pytest
+from benchmarks.statements import holds, meant, relation_holds
 
-from lookback.benchmarks.scenes import training_rng, training_scene, training_texts
 from lookback.benchmarks.scenes.answers import matches, verdict
-from lookback.benchmarks.scenes.describe import (
+from lookback.benchmarks.scenes.parse import parse
+from lookback.benchmarks.scenes.questions import KINDS
+from lookback.benchmarks.scenes.templates import QUESTIONS
+from lookback.benchmarks.scenes.words import listed, reference
+from lookback.benchmarks.scenes.world import CATEGORIES
+from tools.training.answers import (
+    ANSWERS,
+    REASONED,
+    SHORT_ANSWERS,
+    SHORT_REASONED,
+    true_answer,
+)
+from tools.training.describe import (
     BRIEF,
     DETAILED,
     MAX_SENTENCES,
     OPENINGS,
     describe,
 )
-from lookback.benchmarks.scenes.facts import holds, meant, relation_holds
-from lookback.benchmarks.scenes.parse import parse
-from lookback.benchmarks.scenes.questions import KINDS
-from lookback.benchmarks.scenes.templates import (
-    ANSWERS,
-    QUESTIONS,
-    REASONED,
-    SHORT_ANSWERS,
-    SHORT_REASONED,
-)
-from lookback.benchmarks.scenes.training import (
+from tools.training.texts import (
     KIND_WEIGHTS,
     SHORT_HINT,
     about_absent,
     reasoned_texts,
+    training_rng,
+    training_scene,
+    training_texts,
 )
-from lookback.benchmarks.scenes.words import listed, reference
-from lookback.benchmarks.scenes.world import CATEGORIES
 
 YES_NO = {"is_color", "exists", "is_count", "is_at", "is_related"}
 
@@ -112,7 +115,7 @@ def test_questions_and_all_forms_of_their_answers_are_true(kind):
         asked[answer] += 1
         assert question_agrees(question, scene), (question, scene.truth())
         for short, reasoned in product((True, False), (True, False)):
-            text = question.answer(rng, short, reasoned)
+            text = true_answer(question, rng, short, reasoned)
             about = question.truth.get("about") or question.truth.get("claim") or {}
             assert_true(text, scene, unnamed=about.get("category"))
             if kind in YES_NO:

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from lookback.benchmarks.scenes import sample_scene, training_scene
+from lookback.benchmarks.scenes import sample_scene
 from lookback.benchmarks.scenes.splits import SIZES, SPAN, TASKS, scene_seed
 from lookback.benchmarks.scenes.world import (
     CATEGORIES,
@@ -18,6 +18,7 @@ from lookback.benchmarks.scenes.world import (
     ROWS,
     color_weights,
 )
+from tools.training.texts import training_scene
 
 
 @pytest.fixture(scope="module")

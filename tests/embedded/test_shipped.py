@@ -15,8 +15,8 @@ from lookback.benchmarks.base import GENERATED, get_benchmark
 from lookback.benchmarks.scenes.render import render
 from lookback.benchmarks.scenes.scene import sample_scene
 from lookback.benchmarks.scenes.splits import scene_seed
-from lookback.benchmarks.scenes.training import describe_pair
 from lookback.embedded import CLIP, LVLM
+from tools.training.texts import describe_pair
 
 ITEMS = 24
 # By how much greedy answers about the right picture beat those about another item's, in points.

@@ -9,15 +9,15 @@ from torch import nn
 
 from lookback.benchmarks.scenes.render import render
 from lookback.benchmarks.scenes.scene import Scene, Thing
-from lookback.benchmarks.scenes.training import training_scene
 from lookback.benchmarks.scenes.world import CATEGORIES, COLORS
-from lookback.embedded.training.batches import IGNORED, Packer, images, patch_labels, patch_places
-from lookback.embedded.training.export import export_clip, export_lvlm
-from lookback.embedded.training.loop import FLOOR, Trainer, learning_rate
-from lookback.embedded.training.losses import answer_loss, clip_texts, pack_texts, token_weights
-from lookback.embedded.training.models import make_lvlm, make_processor, make_tokenizer
-from lookback.embedded.training.recipe import TINY, VISION_TOKENS, Stage
-from lookback.embedded.training.stages import train
+from tools.training.batches import IGNORED, Packer, images, patch_labels, patch_places
+from tools.training.export import export_clip, export_lvlm
+from tools.training.loop import FLOOR, Trainer, learning_rate
+from tools.training.losses import answer_loss, clip_texts, pack_texts, token_weights
+from tools.training.models import make_lvlm, make_processor, make_tokenizer
+from tools.training.recipe import TINY, VISION_TOKENS, Stage
+from tools.training.stages import train
+from tools.training.texts import training_scene
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def counting(folder, stop=None):
 
 
 def test_a_stopped_run_goes_on_and_ends_the_same(tmp_path, monkeypatch):
-    import lookback.embedded.training.loop as loop
+    import tools.training.loop as loop
 
     monkeypatch.setattr(loop, "SAVE_EVERY", -1.0)  # after every step
     stage = Stage(steps=12, batch=2, lr=0.1, warmup=2)

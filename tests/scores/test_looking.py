@@ -13,12 +13,12 @@ from zoo import build
 
 import lookback
 from lookback.conversations import Conversation
-from lookback.embedded.training.export import export_clip
-from lookback.embedded.training.losses import clip_texts
-from lookback.embedded.training.models import make_clip, make_tokenizer
-from lookback.embedded.training.recipe import TINY
 from lookback.engines.dual_encoder import PREFIX, DualEncoder
 from lookback.signals import Asked
+from tools.training.export import export_clip
+from tools.training.losses import clip_texts
+from tools.training.models import make_clip, make_tokenizer
+from tools.training.recipe import TINY
 
 TEXTS = ["a red cup", "two blue fish and a tree", "a dog", "the cup is " + "very " * 100 + "red"]
 

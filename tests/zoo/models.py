@@ -35,6 +35,9 @@ def model(name: str, tokenizer: Any) -> PreTrainedModel:
         made = AutoModelForImageTextToText.from_config(
             _config(name, tokenizer), dtype=torch.float32
         )
+    if getattr(made.config.get_text_config(), "attn_logit_softcapping", None):
+        # The oldest release gives it sdpa, which drops the cap: refused, with this as the way out.
+        made.set_attn_implementation({"text_config": "eager"})
     made = made.eval().requires_grad_(False)
     _randomise(made, seed, _unspoken(made, tokenizer))
     vocabulary = tokenizer.get_vocab()

@@ -2,7 +2,7 @@
 
     world      what there is, as tables           scene      a scene as data, drawn by lot
     shapes, drawings, sprites, background, render            a scene as pixels
-    words, describe, templates, questions, training          a scene as text
+    words, templates, questions                              a scene as text
     lexicon, parse, facts, answers                           text understood and judged
     splits, task, vqa, caption, amber, pairs                 the tasks
 
@@ -12,21 +12,5 @@ it sees. Needs NumPy and Pillow only.
 
 from lookback.benchmarks.scenes.render import pixels, render
 from lookback.benchmarks.scenes.scene import Scene, Thing, sample_scene
-from lookback.benchmarks.scenes.training import (
-    TRAINING_SCENES,
-    training_rng,
-    training_scene,
-    training_texts,
-)
 
-__all__ = [
-    "TRAINING_SCENES",
-    "Scene",
-    "Thing",
-    "pixels",
-    "render",
-    "sample_scene",
-    "training_rng",
-    "training_scene",
-    "training_texts",
-]
+__all__ = ["Scene", "Thing", "pixels", "render", "sample_scene"]

@@ -1,10 +1,10 @@
-"""What a text says, held against a scene: single facts, and whole mentions."""
+"""What a text says, as single facts, held against a scene."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lookback.benchmarks.scenes.parse import Mention, Parsed, Relation
+from lookback.benchmarks.scenes.parse import Parsed
 from lookback.benchmarks.scenes.scene import Thing
 from lookback.benchmarks.scenes.words import RELATIONS
 
@@ -60,37 +60,3 @@ def is_true(fact: Fact, things: Iterable[Thing]) -> bool:
         others = [t for t in things if t.category == value[0]]
         return any(a is not b and RELATIONS[kind](a, b) for a in those for b in others)
     return any(not value or getattr(t, kind) == value[0] for t in those)
-
-
-def holds(mention: Mention, things: Iterable[Thing]) -> bool:
-    """Whether all that is said of a mention is true together of as many things as it counts."""
-    those = meant(mention, things)
-    if any(getattr(t, tag) in values for t in those for tag, values in mention.denied.items()):
-        return False
-    if mention.negated:
-        return not those
-    return len(those) == mention.count if mention.exact else len(those) >= (mention.count or 1)
-
-
-def relation_holds(relation: Relation, things: Iterable[Thing]) -> bool:
-    """Whether it is true of things that fit the two mentions."""
-    things = list(things)
-    pairs = [
-        (a, b)
-        for a in meant(relation.first, things)
-        for b in meant(relation.second, things)
-        if a is not b
-    ]
-    return any(RELATIONS[relation.name](a, b) for a, b in pairs) != relation.denied
-
-
-def meant(mention: Mention, things: Iterable[Thing]) -> list[Thing]:
-    """The things of which all that is said of the mention is true."""
-    return [
-        t
-        for t in things
-        if mention.category in (None, t.category)
-        and all(
-            getattr(t, tag) == value for tag, values in mention.said.items() for value in values
-        )
-    ]

@@ -1,4 +1,4 @@
-"""Questions about a scene, with their true answer and the ways to say it.
+"""Questions about a scene, with their true answer.
 
 Each kind of question is a function that picks what to ask about; the words are tables. A question's
 `truth` is what the metrics need: `kind`, `answer`, and the `claim` (yes/no) or the thing asked
@@ -16,13 +16,7 @@ import numpy as np
 
 from lookback.benchmarks.scenes.chance import chance, pick
 from lookback.benchmarks.scenes.scene import Scene, Thing
-from lookback.benchmarks.scenes.templates import (
-    ANSWERS,
-    QUESTIONS,
-    REASONED,
-    SHORT_ANSWERS,
-    SHORT_REASONED,
-)
+from lookback.benchmarks.scenes.templates import QUESTIONS
 from lookback.benchmarks.scenes.words import (
     NUMBERS,
     RELATION_PHRASES,
@@ -50,23 +44,13 @@ class Question:
         kind: the key of the template tables.
         text: the question alone, without a hint at the wanted form of the answer.
         truth: JSON-able: kind, answer, and claim or about.
-        slots: what the answer templates need.
+        slots: what the templates of questions and answers need.
     """
 
     kind: str
     text: str
     truth: dict[str, Any]
     slots: dict[str, str]
-
-    def answer(self, rng: Rng, short: bool, reasoned: bool = False) -> str:
-        """A true answer, as a word or two or as a sentence; to yes/no, perhaps with the reason."""
-        answer = self.truth["answer"]
-        if reasoned and self.kind in REASONED:
-            forms = (SHORT_REASONED if short else REASONED)[self.kind]
-            return sentence(pick(rng, forms).format(**self.slots, verdict=answer))
-        table = SHORT_ANSWERS if short else ANSWERS
-        key = f"{self.kind} {answer}" if answer in ("yes", "no") else self.kind
-        return sentence(pick(rng, table[key]).format(**self.slots))
 
 
 def _ask(

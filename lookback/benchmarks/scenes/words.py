@@ -8,7 +8,7 @@ import numpy as np
 
 from lookback.benchmarks.scenes.chance import pick
 from lookback.benchmarks.scenes.scene import Scene, Thing
-from lookback.benchmarks.scenes.world import CATEGORIES, COLORS, PLACES
+from lookback.benchmarks.scenes.world import CATEGORIES, PLACES
 
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
 SIZE_WORDS = {"small": ("small", "little"), "large": ("large", "big")}  # before a noun
@@ -25,18 +25,6 @@ PLACE_PHRASES: dict[str, tuple[str, ...]] = {
     )
     for place in PLACES
 }
-
-CONTENT = frozenset(
-    (
-        *CATEGORIES,
-        *(kind.plural for kind in CATEGORIES.values()),
-        *COLORS,
-        *(word for words in SIZE_WORDS.values() for word in words),
-        *NUMBERS[2:],
-        *(word for place in PLACES for word in place.split()),
-    )
-)
-"""The words that say what is in a picture: nouns, colours, sizes, numbers, places."""
 
 # When "a <relation> b" is true. Columns and rows decide, not pixels.
 RELATIONS: dict[str, Callable[[Thing, Thing], bool]] = {

@@ -7,6 +7,7 @@ from typing import Any
 
 from lookback.embedded import LVLM
 from lookback.engines import engine as register
+from lookback.engines.transformers.compat import hub_commit
 from lookback.engines.transformers.engine import TransformersEngine
 from lookback.engines.transformers.recording import Recorder, record
 from lookback.engines.transformers.support import check_supported
@@ -71,6 +72,7 @@ def load(
         processor = name if processor is None else processor
         options = {"attn_implementation": attn} if attn else {}
         model = AutoModelForImageTextToText.from_pretrained(name, dtype=dtype, **options, **hub)
+        revision = hub_commit(name, revision) or revision
     else:
         if processor is None:
             raise ValueError("a ready model needs its processor: load(model, processor)")

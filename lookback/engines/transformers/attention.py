@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from lookback.engines.transformers.compat import flash_attention_with_lse
+
 MATH_SCORES = 2**24
 """How many scores the plain path holds at a time (64 MiB in float32)."""
 
@@ -68,14 +70,10 @@ def join(one: Part, other: Part) -> tuple[Part, Tensor]:
 def _fused(
     query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor | None, causal: bool
 ) -> Part:
-    # The kernel behind scaled_dot_product_attention on CPU; unlike that function it also returns
-    # the log-sum-exp. It takes grouped heads and strided keys as they are.
     bias = None
     if mask is not None:
         bias = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, -torch.inf)
-    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        query, key, value, 0.0, causal, attn_mask=bias, scale=scale
-    )
+    out, lse = flash_attention_with_lse(query, key, value, causal=causal, bias=bias, scale=scale)
     return Part(out.float(), lse)
 
 

@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from lookback.engines import Progress
+from lookback.engines.transformers.compat import DynamicLayer, DynamicSlidingWindowLayer
 from lookback.engines.transformers.knockout import Importance
 from lookback.engines.transformers.logits import (
     TokenStats,

@@ -83,7 +83,7 @@ class TransformersEngine(Engine):
             engine="transformers",
             model=self.name,
             model_class=type(self.model).__name__,
-            revision=getattr(self.model.config, "_commit_hash", None) or self._revision,
+            revision=self._revision,
             weights=fingerprint(Path(self.model.name_or_path)),
             processor=type(self.processor).__name__,
             dtype=str(self.model.dtype).removeprefix("torch."),

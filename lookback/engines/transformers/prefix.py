@@ -17,11 +17,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import Cache
-from transformers.cache_utils import CacheLayerMixin, DynamicLayer
-from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 from lookback.engines import UnsupportedModelError
 from lookback.engines.transformers.attention import Part, attend, join
+from lookback.engines.transformers.compat import (
+    CacheLayerMixin,
+    DynamicLayer,
+    causal_mask_function,
+    sdpa_mask,
+)
 from lookback.engines.transformers.tap import Call, Reader
 
 
@@ -30,7 +34,7 @@ class Prefix:
     """A prompt that went through the model once.
 
     Attributes:
-        layers: the prompt's cache, one entry a layer; attention keys have their source part first.
+        layers: the prompt's cache, one entry per layer; attention keys have their source first.
         order: the prompt's positions in the order in which `layers` hold them.
         source: how many of them are source tokens.
         last: the id of the last token, whose row predicts the first response token.

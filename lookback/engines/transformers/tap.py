@@ -10,7 +10,6 @@ A reader is what a pass wants to know: `LastRow` here (prompts, and other people
 
 from __future__ import annotations
 
-import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -22,12 +21,18 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers import PretrainedConfig
 
 from lookback.engines import UnsupportedModelError
+from lookback.engines.transformers.compat import (
+    ALL_MASK_ATTENTION_FUNCTIONS,
+    AttentionInterface,
+    AttentionMaskInterface,
+    attention_function,
+    attention_name,
+    sdpa_attention_forward,
+    set_attention_name,
+)
 
 _READER: ContextVar[Reader | None] = ContextVar("lookback_reader", default=None)
 
@@ -227,9 +232,9 @@ def tapped(configs: list[PretrainedConfig]) -> Iterator[None]:
     """
     with _TAPS_LOCK:
         for config in configs:
-            count, base = _TAPS.get(id(config), (0, config._attn_implementation))
+            count, base = _TAPS.get(id(config), (0, attention_name(config)))
             _TAPS[id(config)] = count + 1, base
-            config._attn_implementation = _register(base or "eager")
+            set_attention_name(config, _register(base or "eager"))
     try:
         yield
     finally:
@@ -239,7 +244,7 @@ def tapped(configs: list[PretrainedConfig]) -> Iterator[None]:
                 if count > 1:
                     _TAPS[id(config)] = count - 1, base
                 else:
-                    config._attn_implementation = base
+                    set_attention_name(config, base)
 
 
 @cache
@@ -274,12 +279,7 @@ def _mask(base: str, **kwargs: Any) -> Any:
 
 @cache
 def _base_function(source: str, base: str) -> Callable[..., Any]:
-    # Each modeling file has its own eager function, and may override others for itself.
-    namespace = sys.modules[source]
-    if base == "eager":
-        function: Callable[..., Any] | None = getattr(namespace, "eager_attention_forward", None)
-    else:
-        function = getattr(namespace, "ALL_ATTENTION_FUNCTIONS", ALL_ATTENTION_FUNCTIONS)[base]
+    function = attention_function(source, base)
     if function is None:
         raise UnsupportedModelError(
             f"{source} has no {base!r} attention function that can be called"

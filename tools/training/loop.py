@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from lookback.embedded.training.recipe import Stage
+from tools.training.recipe import Stage
 
 CLIP_NORM = 1.0
 FLOOR = 0.03  # the share of the learning rate that is left at the end

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from torch.multiprocessing.spawn import spawn
 
-from lookback.embedded.training.export import export_clip, export_lvlm
-from lookback.embedded.training.models import make_tokenizer
-from lookback.embedded.training.recipe import Recipe
-from lookback.embedded.training.stages import train
+from tools.training.export import export_clip, export_lvlm
+from tools.training.models import make_tokenizer
+from tools.training.recipe import Recipe
+from tools.training.stages import train
 
 
 def train_and_export(

@@ -9,16 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lookback.benchmarks.scenes.describe import BRIEF, describe
 from lookback.benchmarks.scenes.scene import Scene
-from lookback.benchmarks.scenes.training import (
-    reasoned_texts,
-    training_rng,
-    training_scene,
-    training_texts,
-)
 from lookback.benchmarks.scenes.world import CATEGORIES, COLORS, PLACES, SIZES
-from lookback.embedded.training.batches import (
+from tools.training.batches import (
     IGNORED,
     Packed,
     Packer,
@@ -26,7 +19,14 @@ from lookback.embedded.training.batches import (
     padded,
     patch_facts,
 )
-from lookback.embedded.training.models import ASSISTANT, CLIP_LENGTH
+from tools.training.describe import BRIEF, describe
+from tools.training.models import ASSISTANT, CLIP_LENGTH
+from tools.training.texts import (
+    reasoned_texts,
+    training_rng,
+    training_scene,
+    training_texts,
+)
 
 KINDS = (len(CATEGORIES) + 1, len(COLORS) + 1, len(SIZES) + 1, len(PLACES))
 KIND_WEIGHTS = (2.0, 1.0, 1.0, 1.0)

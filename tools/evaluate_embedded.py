@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 
 from lookback.benchmarks.base import GENERATED
 from lookback.embedded import LVLM
@@ -27,20 +27,18 @@ BUDGETS = (5, 25)
 
 
 def make_runs(split: str, items: int, folder: Path) -> dict[str, Run]:
-    """25 answers each to the first items of a split, two processes, a run a task."""
+    """25 answers each to the first items of a split, two processes, a run per task."""
     found = {}
     with Progress(transient=True) as bar:
         for task in GENERATED:
             line = bar.add_task(f"{task} {split}", total=None)
             plan = Plan(benchmark=task, split=split, limit=items, max_new_tokens=120)
-            found[task] = start(
-                plan,
-                folder / f"{task}-{split}-{items}",
-                workers=2,
-                progress=lambda done, total, line=line: bar.update(
-                    line, completed=done, total=total
-                ),
-            ).run
+
+            def show(done: int, total: int, line: TaskID = line) -> None:
+                bar.update(line, completed=done, total=total)
+
+            out = folder / f"{task}-{split}-{items}"
+            found[task] = start(plan, out, workers=2, progress=show).run
     return found
 
 
@@ -86,7 +84,7 @@ def right(runs: dict[str, Run]) -> dict[str, dict[str, str]]:
 
 def length_correlation(run: Run) -> float:
     """Between mean A and the number of tokens, within an item, averaged over items."""
-    a, lengths = run.scores("visual_lookback"), run.grid(run.lengths)
+    a, lengths = run.scores("visual_lookback"), run.grid(run.lengths.astype(np.float64))
     found = []
     for means, tokens in zip(a, lengths, strict=True):
         known = np.isfinite(means)
@@ -98,11 +96,11 @@ def length_correlation(run: Run) -> float:
 def retrieval(count: int = 200) -> dict[str, float]:
     """How often the dual encoder finds a held-out picture's description among so many, and back."""
     from lookback.benchmarks.scenes.chance import TEXT, generator
-    from lookback.benchmarks.scenes.describe import BRIEF, describe
     from lookback.benchmarks.scenes.render import render
     from lookback.benchmarks.scenes.scene import sample_scene
     from lookback.benchmarks.scenes.splits import scene_seed
     from lookback.engines.dual_encoder import DualEncoder
+    from tools.training.describe import BRIEF, describe
 
     encoder = DualEncoder.load("embedded")
     seeds = [scene_seed("test", "scenes-caption", i) for i in range(count)]
@@ -122,9 +120,10 @@ def retrieval(count: int = 200) -> dict[str, float]:
 
 
 def main() -> None:
+    """Runs, the choice, what there is to say; with --write, to the model's config."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tune", type=int, default=150, help="items a task to choose on")
-    parser.add_argument("--test", type=int, default=250, help="items a task to describe")
+    parser.add_argument("--tune", type=int, default=150, help="items per task to choose on")
+    parser.add_argument("--test", type=int, default=250, help="items per task to describe")
     parser.add_argument("--out", type=Path, default=Path("build/embedded-runs"))
     parser.add_argument("--write", action="store_true", help="the chosen setting, to the model")
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""`python -m lookback.embedded.training`: train both embedded models, put them in place."""
+"""`python -m tools.training`: train both embedded models, put them in place."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 
 from lookback.embedded import CLIP, LVLM
-from lookback.embedded.training.parallel import train_and_export
-from lookback.embedded.training.recipe import FULL, TINY
+from tools.training.parallel import train_and_export
+from tools.training.recipe import FULL, TINY
 
 
 def main() -> None:
     """Parse, train, say how long it took."""
-    parser = argparse.ArgumentParser(prog="python -m lookback.embedded.training")
+    parser = argparse.ArgumentParser(prog="python -m tools.training")
     parser.add_argument("--folder", type=Path, default=Path("build/embedded"), help="checkpoints")
     parser.add_argument("--lvlm", type=Path, default=LVLM, help="where the LVLM goes")
     parser.add_argument("--clip", type=Path, default=CLIP, help="where the dual encoder goes")

@@ -10,8 +10,8 @@ import torch
 import transformers as hf
 from tokenizers.processors import TemplateProcessing
 
-from lookback.embedded.training.models import CLIP_LENGTH, make_processor
 from lookback.families import GENERIC
+from tools.training.models import CLIP_LENGTH, make_processor
 
 
 def export_lvlm(model: Any, tokenizer: Any, folder: Path) -> None:

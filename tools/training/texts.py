@@ -7,14 +7,15 @@ import numpy as np
 from lookback.benchmarks.scenes.amber import PROMPT as DETAILED_PROMPT
 from lookback.benchmarks.scenes.caption import PROMPT as BRIEF_PROMPT
 from lookback.benchmarks.scenes.chance import TEXT, chance, generator, pick, weighted
-from lookback.benchmarks.scenes.describe import BRIEF, DETAILED, describe
 from lookback.benchmarks.scenes.questions import KINDS
 from lookback.benchmarks.scenes.scene import Scene, sample_scene
-from lookback.benchmarks.scenes.splits import SIZES, scene_seed
-from lookback.benchmarks.scenes.templates import ABSENT, QUESTIONS, REASONED
+from lookback.benchmarks.scenes.splits import scene_seed
+from lookback.benchmarks.scenes.templates import QUESTIONS
 from lookback.benchmarks.scenes.vqa import SHORT_HINT
 from lookback.benchmarks.scenes.words import article, sentence
 from lookback.benchmarks.scenes.world import CATEGORIES
+from tools.training.answers import ABSENT, REASONED, true_answer
+from tools.training.describe import BRIEF, DETAILED, describe
 
 # Beside the tasks' own prompts, which are as likely as all of these together.
 BRIEF_PROMPTS = (
@@ -74,7 +75,7 @@ def training_texts(
             if question is None:
                 continue
             text, key = question.text, str(question.truth)
-            answer = question.answer(rng, short, reasoned=chance(rng, P_REASONED))
+            answer = true_answer(question, rng, short, reasoned=chance(rng, P_REASONED))
         asked.setdefault(key, (f"{text} {SHORT_HINT}" if hint else text, answer))
     return [*texts, *asked.values()]
 
@@ -92,7 +93,7 @@ def reasoned_texts(
             break
         question = KINDS[pick(rng, tuple(REASONED))](scene, rng)
         if question is not None:
-            answer = question.answer(rng, short=chance(rng, 0.5), reasoned=True)
+            answer = true_answer(question, rng, short=chance(rng, 0.5), reasoned=True)
             asked.setdefault(str(question.truth), (question.text, answer))
     return list(asked.values())
 
@@ -123,6 +124,3 @@ def training_scene(index: int) -> Scene:
 def training_rng(index: int, epoch: int = 0) -> np.random.Generator:
     """The generator for that scene's texts; another epoch gives other texts."""
     return generator(scene_seed("train", "training", index), TEXT + epoch)
-
-
-TRAINING_SCENES = SIZES["train"]

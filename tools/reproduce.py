@@ -78,7 +78,7 @@ def main() -> None:
     lookback("study", "all", str(given.out / "runs"), "--out", str(given.out / "studies"))
     if given.docs:
         update(given.docs, given.out / "studies")
-    print(f"{given.items} items a task, {(time.monotonic() - began) / 60:.1f} minutes this time")
+    print(f"{given.items} items per task, {(time.monotonic() - began) / 60:.1f} minutes this time")
 
 
 if __name__ == "__main__":

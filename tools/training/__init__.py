@@ -1,4 +1,4 @@
-"""How the embedded models are made: `python -m lookback.embedded.training` (`make train-embedded`).
+"""How the embedded models are made: `python -m tools.training` (`make train-embedded`).
 
 In stages, as LVLMs are: a vision tower that knows what is in each patch, a language model that has
 read descriptions and knows no picture (so it has priors), a projector between them, then all

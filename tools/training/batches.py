@@ -13,8 +13,8 @@ from torch import Tensor
 from lookback.benchmarks.scenes.render import bounds, pixels
 from lookback.benchmarks.scenes.scene import Scene
 from lookback.benchmarks.scenes.world import CATEGORIES, COLORS, IMAGE_SIZE, SIZES
-from lookback.embedded.training.models import ASSISTANT, IMAGE, MEAN, STD, USER
-from lookback.embedded.training.recipe import PATCH, VISION_TOKENS
+from tools.training.models import ASSISTANT, IMAGE, MEAN, STD, USER
+from tools.training.recipe import PATCH, VISION_TOKENS
 
 SIDE = IMAGE_SIZE // PATCH
 IGNORED = -100
@@ -79,7 +79,7 @@ class Packer:
         self.blind = [bos, user, *self.tokens("\n")]
 
     def pack(self, texts: Sequence[Sequence[tuple[str, str]]], blind: bool = False) -> Packed:
-        """One row an image, from its pairs of question and answer."""
+        """One row per image, from its pairs of question and answer."""
         prefix = self.blind if blind else self.seeing
         start = len(prefix)
         rows = []

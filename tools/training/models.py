@@ -7,9 +7,9 @@ from typing import Any
 import transformers as hf
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from lookback.benchmarks.scenes.training import training_rng, training_scene, training_texts
 from lookback.benchmarks.scenes.world import IMAGE_SIZE
-from lookback.embedded.training.recipe import PATCH, VISION_TOKENS, Recipe
+from tools.training.recipe import PATCH, VISION_TOKENS, Recipe
+from tools.training.texts import training_rng, training_scene, training_texts
 
 PAD, BOS, EOS, IMAGE, USER, ASSISTANT = "<pad>", "<s>", "</s>", "<image>", "USER:", "ASSISTANT:"
 # The end token must not have id 2: transformers' CLIP takes that for an old config and then reads

@@ -11,10 +11,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from lookback.benchmarks.scenes.training import training_scene
-from lookback.embedded.training.batches import Packer, images
-from lookback.embedded.training.loop import Trainer
-from lookback.embedded.training.losses import (
+from tools.training.batches import Packer, images
+from tools.training.loop import Trainer
+from tools.training.losses import (
     PatchHead,
     answer_loss,
     contrastive_loss,
@@ -23,8 +22,9 @@ from lookback.embedded.training.losses import (
     token_weights,
     vision_loss,
 )
-from lookback.embedded.training.models import make_clip, make_lvlm
-from lookback.embedded.training.recipe import Recipe, Stage
+from tools.training.models import make_clip, make_lvlm
+from tools.training.recipe import Recipe, Stage
+from tools.training.texts import training_scene
 
 
 def train(

@@ -1,0 +1,1 @@
+"""What makes the embedded models and the reproduction; run from a checkout, not in the wheel."""

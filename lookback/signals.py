@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lookback.conversations import Conversation
     from lookback.engines import Engine
-    from lookback.scores.base import SignalBatch
+    from lookback.scores.batch import SignalBatch
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -202,7 +202,7 @@ class Candidates(Sequence[Candidate]):
 
     def batch(self) -> SignalBatch:
         """The signals and texts of all candidates as one ragged batch, which scorers work on."""
-        from lookback.scores.base import SignalBatch
+        from lookback.scores.batch import SignalBatch
 
         return SignalBatch.of([c.signals for c in self], [c.text for c in self])
 

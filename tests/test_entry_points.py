@@ -54,7 +54,6 @@ def test_its_benchmark_is_run_and_its_scorer_is_in_the_papers_table(toy_run, tmp
     assert "toy-benchmark" in {row["benchmark"] for row in own}
 
 
-@pytest.mark.xfail(reason="studies have no registry yet", strict=False)
 def test_its_study_is_a_study(toy_run, tmp_path):
     assert "toy-study" in listed("studies")
     done = lookback("study", "toy-study", toy_run, "--out", tmp_path, "--json")

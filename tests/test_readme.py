@@ -52,4 +52,4 @@ def test_the_scorer_is_a_plugin_as_it_stands(names, tmp_path, monkeypatch):
 
 
 def test_there_are_snippets():
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5

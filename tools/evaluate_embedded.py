@@ -16,7 +16,7 @@ from rich.progress import Progress, TaskID
 
 from lookback.benchmarks.base import GENERATED
 from lookback.embedded import LVLM
-from lookback.engines.transformers.engine import fingerprint
+from lookback.engines.transformers.support import fingerprint
 from lookback.runs import Run
 from lookback.runs.plan import Plan
 from lookback.runs.start import start

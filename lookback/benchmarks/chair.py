@@ -90,7 +90,7 @@ class Chair(FileBenchmark, Mentioning, Preparing):
         )
 
     def load(self, split: str) -> Sequence[Item]:
-        """One item an image, by COCO's number."""
+        """One item per image, by COCO's number."""
         subset = "val2014"
         if self._ready is not None:
             truths = _ready_truths(self._ready)

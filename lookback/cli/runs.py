@@ -52,7 +52,7 @@ def run(
         Path | None,
         typer.Option(help="The run's folder; by default runs/ and what it is.", show_default=False),
     ] = None,
-    n: Annotated[int, typer.Option("-n", help="How many candidates an item.")] = 25,
+    n: Annotated[int, typer.Option("-n", help="How many candidates per item.")] = 25,
     seed: Annotated[int, typer.Option(help="The same seed draws the same candidates.")] = 42,
     limit: Annotated[
         int | None, typer.Option(help="Only the first so many items.", show_default=False)
@@ -167,7 +167,7 @@ def study(
     ],
     out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("studies"),
     settings: Settings = None,
-    items: Annotated[int, typer.Option(help="all: items a run in the report's browser.")] = 40,
+    items: Annotated[int, typer.Option(help="all: items per run in the report's browser.")] = 40,
     as_json: Annotated[bool, typer.Option("--json", help="The tidy table as JSON.")] = False,
 ) -> None:
     """A table or figure of the paper from recorded runs; `all` writes all and one HTML report."""

@@ -109,7 +109,25 @@ class Engine(Protocol):
     ) -> Candidates:
         """Draw n candidates and record their signals on the way.
 
-        Candidate i must be fixed by (seed, i) and the settings, whatever n is.
+        The defaults are the paper's. Candidate i is fixed by (seed, i) and the settings: the first
+        5 of 25 are the 5 of a smaller draw.
+
+        Args:
+            image: a path, URL, bytes, PIL image, or a list of these; None for no image, which
+                needs another source.
+            question: what is asked, without any image placeholder.
+            n: how many candidates.
+            messages: instead of image and question: a conversation in the chat format.
+            source: what A_t is measured on; by default every vision token. See
+                `lookback.conversations`.
+            temperature: of the sampling; 0 takes the most likely token. Signals are untempered.
+            top_p: sample from the likeliest tokens that hold this much probability together.
+            top_k: and from at most so many.
+            max_new_tokens: the longest response.
+            stop: text (or texts) at which a response ends; it is not part of the response.
+            seed: None draws one, which `sampling["seed"]` of the result tells.
+            keep_end: let the end-of-turn token be part of each response.
+            progress: called with (steps done, of at most so many).
         """
         refuse(self, "sample")
 
@@ -124,7 +142,19 @@ class Engine(Protocol):
         keep_end: bool = False,
         progress: Progress | None = None,
     ) -> Candidates:
-        """Record the signals of responses that exist already."""
+        """Record the signals of responses that exist already.
+
+        Args:
+            image: a path, URL, bytes, PIL image, or a list of these; None for no image, which
+                needs another source.
+            question: what was asked, without any image placeholder.
+            responses: texts, token-id lists, or candidates (whose token ids are taken as they are).
+            messages: instead of image and question: a conversation in the chat format.
+            source: what A_t is measured on; by default every vision token. See
+                `lookback.conversations`.
+            keep_end: let the end-of-turn token be part of each response.
+            progress: called with (responses done, of so many).
+        """
         refuse(self, "score")
 
     def knockout(
@@ -139,7 +169,16 @@ class Engine(Protocol):
         share: float | None = None,
         progress: Progress | None = None,
     ) -> Candidates:
-        """Record them again with the source tokens hidden that each response looks at most."""
+        """Record them again with the source tokens hidden that each response looks at most.
+
+        For VAUQ, where they are vision tokens.
+
+        Args:
+            image, question, responses, messages, source, progress: as for `score`.
+            layers: the decoder's attention layers that tell what is looked at, end exclusive; by
+                default the family's, for families without any the middle half, with a warning.
+            share: of the source tokens to hide, above 0 and at most 1; by default the family's.
+        """
         refuse(self, "knockout")
 
     def generate(
@@ -153,7 +192,17 @@ class Engine(Protocol):
         top_p: float = 1.0,
         seed: int = 0,
     ) -> list[str]:
-        """Plain answers, without signals: to several prompts about one image, or to messages."""
+        """Plain answers, without signals: to several prompts about one image, or to messages.
+
+        Args:
+            image: a path, URL, bytes, PIL image, a list of these, or None for no image.
+            prompts: what to ask.
+            messages: instead of both: a conversation in the chat format; it has one answer.
+            max_new_tokens: the longest answer.
+            temperature: of the sampling; 0 takes the most likely token.
+            top_p: sample from the likeliest tokens that hold this much probability together.
+            seed: of the sampling.
+        """
         refuse(self, "generate")
 
 

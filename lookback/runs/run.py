@@ -26,7 +26,8 @@ from lookback.runs.layout import (
     read_table,
 )
 from lookback.runs.manifest import MANIFEST, Manifest
-from lookback.scores.base import SignalBatch, get_scorer
+from lookback.scores.base import get_scorer
+from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
 from lookback.signals import SIGNALS, Candidate, Candidates, Signals
 

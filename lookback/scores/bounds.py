@@ -6,7 +6,8 @@ import zlib
 
 import numpy as np
 
-from lookback.scores.base import SignalBatch, scorer
+from lookback.scores.base import scorer
+from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
 
 

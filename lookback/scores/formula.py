@@ -109,7 +109,7 @@ def _pair(log_prob: ArrayLike, a: ArrayLike) -> tuple[Array, Array]:
         raise ValueError(f"log_prob[{t}] = {p[t]:g}: a log-probability is at most 0")
     q = _lookback(a)
     if len(p) != len(q):
-        raise ValueError(f"log_prob has {len(p)} tokens and a has {len(q)}: one value each a token")
+        raise ValueError(f"log_prob has {len(p)} tokens and a has {len(q)}: one value per token")
     return p, q
 
 

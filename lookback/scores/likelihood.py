@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lookback.families import GENERIC
-from lookback.scores.base import SignalBatch, scorer
+from lookback.scores.base import scorer
+from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array, lookback_scores
 
 

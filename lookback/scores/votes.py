@@ -10,7 +10,8 @@ from functools import lru_cache
 import numpy as np
 
 from lookback.families import GENERIC
-from lookback.scores.base import SignalBatch, best_first, scorer
+from lookback.scores.base import best_first, scorer
+from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array, lookback_scores
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -105,7 +105,7 @@ def _number(value: float) -> str:
 
 
 def _table(run: Run, rows: list[dict[str, Any]]) -> Table:
-    header = [("", name) for name in ("Scorer", "ms a response", "Std", "x LookBack", "Timed")]
+    header = [("", name) for name in ("Scorer", "ms per response", "Std", "x LookBack", "Timed")]
     lines = [
         [_look(r["scorer"])[0], *(_number(r[k]) for k in ("ms", "std", "ratio")), r["source"]]
         for r in rows
@@ -127,6 +127,6 @@ def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
         if log:
             axis.set_xscale("log")
         axis.margins(x=0.15)
-        axis.set_xlabel("milliseconds a response" + (" (log scale)" if log else ""))
+        axis.set_xlabel("milliseconds per response" + (" (log scale)" if log else ""))
         axis.set_title(f"{title(run)}\n{run.model}")
     return figure

@@ -77,6 +77,17 @@ def test_it_beats_its_blind_self(lb, task):
     assert 100 * np.mean(gains) > MARGINS[task]
 
 
+def test_it_has_conversations_but_no_system_turns(lb):
+    """It was never shown any; what it has not learned is refused, not rendered as another role."""
+    picture = get_benchmark("scenes-vqa").items("test")[0].image
+    asked = {"role": "user", "content": [{"type": "image", "image": picture}]}
+    asked["content"].append({"type": "text", "text": "What is it?"})
+    later = [asked, {"role": "assistant", "content": "A cup."}, {"role": "user", "content": "Why?"}]
+    assert len(lb.score(messages=later, responses=["Because."])) == 1
+    with pytest.raises(ValueError, match=r"refuses the conversation: .* without system turns"):
+        lb.score(messages=[{"role": "system", "content": "Hi."}, asked], responses=["A cup."])
+
+
 def test_most_of_what_is_sampled_is_spelled_as_the_tokenizer_spells_it(lb):
     """So that a sampled text, given back as text, has the same tokens and the same signals."""
     item = get_benchmark("scenes-caption").items("test")[1]

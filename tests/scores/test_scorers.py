@@ -9,12 +9,12 @@ from helpers import make_candidates
 from lookback.scores.base import (
     NEEDS,
     SCORERS,
-    SignalBatch,
     best_first,
     get_scorer,
     scorer,
     scorers,
 )
+from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import lookback_score
 
 SLOW = {

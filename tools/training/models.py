@@ -22,6 +22,8 @@ CORPUS = 4000  # scenes whose texts the tokenizer is made from
 
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}"
+    "{% if message['role'] == 'system' %}"
+    "{{ raise_exception('this model was trained without system turns') }}{% endif %}"
     "{% if message['role'] == 'user' %}{{ 'USER:' }}{% else %}{{ 'ASSISTANT: ' }}{% endif %}"
     "{% for part in message['content'] if part['type'] == 'image' %}{{ '<image>' }}{% endfor %}"
     "{% if message['role'] == 'user' %}{{ '\\n' }}{% endif %}"

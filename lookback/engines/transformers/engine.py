@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import threading
 import warnings
@@ -21,7 +20,7 @@ from lookback.engines.transformers.decoder import Continuation, Decoder
 from lookback.engines.transformers.prefix import Prefix
 from lookback.engines.transformers.prompts import IdText, Prompter
 from lookback.engines.transformers.sources import source_mask
-from lookback.engines.transformers.support import end_token_ids
+from lookback.engines.transformers.support import end_token_ids, fingerprint
 from lookback.families import family_of, video_token_id
 from lookback.signals import SIGNALS, Asked, Candidate, Candidates, Signals
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from lookback.engines import Response
 
 PACKAGES = ("torch", "transformers", "tokenizers")
-WHOLE = 64 * 2**20  # weight files up to this size are hashed whole, larger ones by name and size
 
 
 class TransformersEngine(Engine):
@@ -102,19 +100,7 @@ class TransformersEngine(Engine):
         keep_end: bool = False,
         progress: Progress | None = None,
     ) -> Candidates:
-        """Record the signals of given responses: one pass for the prompt, one for all responses.
-
-        Args:
-            image: a path, URL, bytes, PIL image, or a list of these; None for no image, which
-                needs another source.
-            question: what was asked, without any image placeholder.
-            responses: texts, token-id lists, or candidates (whose token ids are taken as they are).
-            messages: instead of image and question: a conversation in the chat format.
-            source: what A_t is measured on; by default every vision token. See
-                `lookback.conversations`.
-            keep_end: let the end-of-turn token be part of each response.
-            progress: called with (responses done, of so many).
-        """
+        """As the contract says: one pass for the prompt, one for all responses."""
         given = [responses] if isinstance(responses, (str, Candidate)) else list(responses)
         if not given:
             raise ValueError("no responses given: there is nothing to score")
@@ -138,22 +124,10 @@ class TransformersEngine(Engine):
         share: float | None = None,
         progress: Progress | None = None,
     ) -> Candidates:
-        """The signals of given responses once each loses the source tokens it looks at most.
+        """As the contract says.
 
-        For VAUQ, where they are vision tokens. One pass for the prompt, one over the responses to
-        see what they look at, one with that hidden as keys in every layer.
-
-        Args:
-            image: a path, URL, bytes, PIL image, or a list of these.
-            question: what was asked.
-            responses: texts, token-id lists, or candidates.
-            messages: instead of image and question: a conversation in the chat format.
-            source: what A_t is measured on; by default every vision token. See
-                `lookback.conversations`.
-            layers: the decoder's attention layers that tell what is looked at, end exclusive; by
-                default the family's, for families without any the middle half, with a warning.
-            share: of the source tokens to hide, above 0 and at most 1; by default the family's.
-            progress: called with (responses done, of so many).
+        One pass for the prompt, one over the responses to see what they look at, one with that
+        hidden as keys in every layer.
         """
         given = list(responses)
         if not given:
@@ -221,28 +195,7 @@ class TransformersEngine(Engine):
         keep_end: bool = False,
         progress: Progress | None = None,
     ) -> Candidates:
-        """Draw n candidates from one pass over the prompt, with their signals recorded on the way.
-
-        The defaults are the paper's. Candidate i draws from a random stream of its own, fixed by
-        (seed, i): the first 5 of 25 are the 5 of a smaller draw.
-
-        Args:
-            image: a path, URL, bytes, PIL image, or a list of these; None for no image, which
-                needs another source.
-            question: what to ask, without any image placeholder.
-            n: how many candidates.
-            messages: instead of image and question: a conversation in the chat format.
-            source: what A_t is measured on; by default every vision token. See
-                `lookback.conversations`.
-            temperature: of the sampling; 0 takes the most likely token. Signals are untempered.
-            top_p: sample from the likeliest tokens that hold this much probability together.
-            top_k: and from at most so many.
-            max_new_tokens: the longest response.
-            stop: text (or texts) at which a response ends; it is not part of the response.
-            seed: None draws one, which `sampling["seed"]` of the result tells.
-            keep_end: let the end-of-turn token be part of each response.
-            progress: called with (steps done, of at most so many).
-        """
+        """As the contract says: one pass for the prompt, which all candidates share."""
         check_sampling(n, temperature, top_p, top_k, max_new_tokens)
         seed = secrets.randbits(32) if seed is None else seed
         stops = [stop] if isinstance(stop, str) else list(stop or [])
@@ -292,19 +245,7 @@ class TransformersEngine(Engine):
         top_p: float = 1.0,
         seed: int = 0,
     ) -> list[str]:
-        """Plain answers to one or several prompts about one image, in one batch; no signals.
-
-        For the model's own use as a judge. Greedy unless a temperature is given.
-
-        Args:
-            image: a path, URL, bytes, PIL image, a list of these, or None for no image.
-            prompts: what to ask.
-            messages: instead of both: a conversation in the chat format; it has one answer.
-            max_new_tokens: the longest answer.
-            temperature: of the sampling; 0 takes the most likely token.
-            top_p: sample from the likeliest tokens that hold this much probability together.
-            seed: of the sampling.
-        """
+        """As the contract says, in one batch, padded on the left."""
         if isinstance(prompts, str) or prompts is None:
             conversations = [Conversation.of(image, prompts, messages)]
         elif messages is not None:
@@ -412,17 +353,3 @@ def make_candidate(
     )
     text = prompter.decode(prompt_ids, one.token_ids) if text is None else text
     return Candidate(i, text, signals, one.finish)
-
-
-def fingerprint(folder: Path) -> str | None:
-    """Of a model's files, the same for the same weights; None if it is in no folder."""
-    files = sorted([*folder.glob("*.safetensors"), *folder.glob("config.json")])
-    if not files or not folder.is_dir():
-        return None
-    found = hashlib.sha256()
-    for file in files:
-        size = file.stat().st_size
-        found.update(f"{file.name} {size}\n".encode())
-        if size <= WHOLE:
-            found.update(file.read_bytes())
-    return found.hexdigest()[:16]

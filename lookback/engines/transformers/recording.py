@@ -2,7 +2,7 @@
 
 Inside the block the tap stands in front of the model's attention, and two hooks watch its passes:
 each pass gives the logits and A_t of the next token, and the pass after it tells which token was
-chosen. What is kept is a few numbers a token, and the logits of the newest pass.
+chosen. What is kept is a few numbers per token, and the logits of the newest pass.
 """
 
 from __future__ import annotations

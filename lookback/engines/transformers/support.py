@@ -1,7 +1,9 @@
-"""Can this model's visual lookback be read, and where? Asked once, when a model is taken in."""
+"""What is asked of a model once, when it is taken in: can it be read, where, and which is it?"""
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,6 +11,8 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from lookback.engines import UnsupportedModelError
 from lookback.families import image_token_id
+
+WHOLE = 64 * 2**20  # weight files up to this size are hashed whole, larger ones by name and size
 
 
 def text_config(model: PreTrainedModel) -> PretrainedConfig:
@@ -67,3 +71,17 @@ def end_token_ids(model: PreTrainedModel, eos: Any = None) -> list[int]:
         if ids is not None:
             return [ids] if isinstance(ids, int) else torch.as_tensor(ids).reshape(-1).tolist()
     return []
+
+
+def fingerprint(folder: Path) -> str | None:
+    """Of a model's files, the same for the same weights; None if it is in no folder."""
+    files = sorted([*folder.glob("*.safetensors"), *folder.glob("config.json")])
+    if not files or not folder.is_dir():
+        return None
+    found = hashlib.sha256()
+    for file in files:
+        size = file.stat().st_size
+        found.update(f"{file.name} {size}\n".encode())
+        if size <= WHOLE:
+            found.update(file.read_bytes())
+    return found.hexdigest()[:16]

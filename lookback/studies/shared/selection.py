@@ -60,7 +60,7 @@ def outcome(run: Run, method: str, n: int, **params: float) -> Array:
         RunError: the run has fewer candidates, or not the scores of a method that looks again.
     """
     if n > run.n:
-        raise RunError(f"{run.path} has {run.n} candidates an item, not {n}")
+        raise RunError(f"{run.path} has {run.n} candidates per item, not {n}")
     scorer, quality = get_scorer(method), run.quality(n)
     if scorer.expected == "uniform":  # whatever its scores are
         return outcome_of(scorer, quality, quality)

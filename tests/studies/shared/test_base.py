@@ -86,7 +86,7 @@ def test_another_packages_study(monkeypatch, own_studies):
     here = EntryPoint("far", f"{__name__}:far", STUDIES.group)
     gone = EntryPoint("gone", "no_such_package:study", STUDIES.group)
     points = {"far": here, "gone": gone}
-    monkeypatch.setattr(registry, "_points", lambda g: points if g == "lookback.studies" else {})
+    monkeypatch.setattr(STUDIES, "_points", lambda: points)
     assert get_study("far").about == "Far away."
     with pytest.raises(PluginError, match=r"the study 'gone' .* cannot be loaded"):
         get_study("gone")

@@ -115,7 +115,7 @@ def test_no_more_candidates_than_there_are(run):
     for method in ("random", "oracle", "lookback", "vauq"):
         assert has_scores(run, method, 7)
         assert not has_scores(run, method, 8)
-        with pytest.raises(RunError, match="has 7 candidates an item, not 8"):
+        with pytest.raises(RunError, match="has 7 candidates per item, not 8"):
             outcome(run, method, 8)
 
 

@@ -13,6 +13,20 @@ settings.register_profile("lookback", deadline=None, derandomize=True, max_examp
 settings.load_profile("lookback")
 
 
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """`lookback ...` in this process: a function from arguments to (status, stdout, stderr)."""
+    from lookback import cli
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["lookback", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        return end.value.code, *capsys.readouterr()
+
+    return run
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     driver = start(tmp_path_factory.mktemp("profile"))

@@ -10,7 +10,6 @@ from engines.reference import noise
 from zoo import build
 
 import lookback
-from lookback import cli
 from lookback.cli.app import plugins_first
 from lookback.cli.terminal import printable
 from lookback.engines import ENGINES
@@ -29,15 +28,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def run(folder, capsys, monkeypatch):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["lookback", *arguments])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        out, err = capsys.readouterr()
-        return exit_.value.code, out, err
-
-    return run
+def run(command):
+    return command
 
 
 ASK = ("what is it?", "-n", "4", "--max-new-tokens", "6", "--seed", "7")

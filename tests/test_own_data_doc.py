@@ -4,11 +4,9 @@ import re
 import shlex
 from pathlib import Path
 
-import pytest
 from engines.reference import noise
 from toy_engine import ToyEngine
 
-from lookback import cli
 from lookback.benchmarks.answer_metrics import METRICS
 from lookback.runs import Run
 from lookback.runs.plan import Plan
@@ -21,7 +19,7 @@ COMMANDS = [
 FILES = {name: text for _, name, text in BLOCKS if name}
 
 
-def test_the_page_runs(tmp_path, monkeypatch, capsys):
+def test_the_page_runs(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Plan, "load_engine", lambda plan: ToyEngine())
     monkeypatch.setattr(METRICS, "_entries", dict(METRICS.all()))
@@ -33,13 +31,11 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
         Path(name).write_text(text, encoding="utf-8")
     assert len(COMMANDS) == 9
     said = {}
-    for command in COMMANDS:
-        monkeypatch.setattr("sys.argv", shlex.split(command))
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        said[command] = capsys.readouterr()
-        assert end.value.code == 0, (command, said[command].err)
-    (evaluated,) = [out for command, (out, _) in said.items() if "evaluate" in command]
+    for line in COMMANDS:
+        status, out, err = command(*shlex.split(line)[1:])
+        assert status == 0, (line, err)
+        said[line] = out
+    (evaluated,) = [out for line, out in said.items() if "evaluate" in line]
     assert re.search(r"quality +50\.00", evaluated)
     assert Run("runs/chats").manifest.settings["benchmark"] == "own:chats"
     names = {}

@@ -31,6 +31,7 @@ def names(tmp_path, monkeypatch):
         "model": zoo.model,
         "processor": zoo.processor,
         "inputs": inputs_of(engine, noise()),
+        "lb": engine,
         "cands": engine.score(noise(), "what?", ["a red circle", "a dog"]),
     }
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lookback import cli
 from lookback.engines import ENGINES
 from lookback.runs import Run
 
@@ -15,26 +14,20 @@ PLUGIN = str(Path(__file__).parent / "toy_engine.py")
 
 
 @pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
+def toy(monkeypatch, command, tmp_path):
+    """A command with the plugin."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LOOKBACK_PLUGINS", "")
     monkeypatch.setattr(ENGINES, "_entries", {"transformers": ENGINES.get("transformers")})
     for name in [name for name in sys.modules if name.startswith("lookback_plugin_toy_engine")]:
         monkeypatch.delitem(sys.modules, name)  # each test loads it anew
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["lookback", "--plugin", PLUGIN, *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        out, err = capsys.readouterr()
-        return exit_.value.code, out, err
-
-    return run
+    return lambda *arguments: command("--plugin", PLUGIN, *arguments)
 
 
-def test_run_study_and_report(command, tmp_path):
+def test_run_study_and_report(toy, tmp_path):
     draw = ("run", "--engine", "toy", "--benchmark", "scenes-caption", "--limit", 12, "-n", 6)
-    code, _, err = command(*draw, "--scorers", "usc@6,vauq", "--out", "runs/own")
+    code, _, err = toy(*draw, "--scorers", "usc@6,vauq", "--out", "runs/own")
     assert code == 0, err
     run = Run(tmp_path / "runs" / "own")
     assert run.settings["engine"] == "toy"
@@ -43,39 +36,39 @@ def test_run_study_and_report(command, tmp_path):
     assert "torch" not in run.manifest.versions
     for image in ("none", "random"):
         control = ("run", "--candidates", "runs/own", "--image", image)
-        code, _, err = command(*control, "--out", f"runs/{image}")
+        code, _, err = toy(*control, "--out", f"runs/{image}")
         assert code == 0, err
         assert Run(tmp_path / "runs" / image).settings["engine"] == "toy"  # as the run it controls
-    code, out, err = command("study", "main", "runs", "--out", "studies", "--json")
+    code, out, err = toy("study", "main", "runs", "--out", "studies", "--json")
     assert code == 0, err
     rows = json.loads(out)["rows"]
     assert {row["model"] for row in rows} == {"toy"}
     ours = [row["value"] for row in rows if row["method"] in ("usc", "vauq", "lookback")]
     assert np.isfinite(ours).any()
-    code, out, err = command("study", "all", "runs", "--out", "studies")
+    code, out, err = toy("study", "all", "runs", "--out", "studies")
     assert code == 0, err
     page = (tmp_path / "studies" / "report.html").read_text("utf-8")
     assert "ToyEngine" in page
 
 
-def test_ask_and_score(command, tmp_path):
+def test_ask_and_score(toy, tmp_path):
     from engines.reference import noise
 
     noise().save(tmp_path / "a.png")
-    code, out, err = command("ask", "a.png", "what?", "-n", 4, "--engine", "toy", "--json")
+    code, out, err = toy("ask", "a.png", "what?", "-n", 4, "--engine", "toy", "--json")
     assert code == 0, err
     assert json.loads(out)["model"] == "toy"
     assert err == ""  # nothing about the embedded model, which was not asked
     score = ("score", "a.png", "what?", "red", "blue", "--image", "a.png", "--engine", "toy")
-    code, out, err = command(*score, "--source", "image:1", "--json")
+    code, out, err = toy(*score, "--source", "image:1", "--json")
     assert code == 0, err
     assert json.loads(out)["source"] == "image:1"
-    code, _, err = command(*score, "--source", "image:2")
+    code, _, err = toy(*score, "--source", "image:2")
     assert (code, err.count("\n")) == (1, 1)
     assert "of images the prompt has image:0, image:1" in err
 
 
-def test_an_unknown_engine_is_one_line(command):
-    code, _, err = command("run", "--engine", "nope", "--benchmark", "scenes-vqa")
+def test_an_unknown_engine_is_one_line(toy):
+    code, _, err = toy("run", "--engine", "nope", "--benchmark", "scenes-vqa")
     assert code == 1
     assert "no engine named 'nope'; there are: transformers, toy" in err

@@ -1,13 +1,11 @@
 """`lookback evaluate` and `lookback benchmarks`, as a shell sees them."""
 
 import json
-import sys
 
 import pytest
 from chat_server import serve, status
 from shared_data import shared
 
-from lookback import cli
 from lookback.benchmarks import BENCHMARKS, get_benchmark
 from lookback.benchmarks.evaluate import BadResponses, evaluate, list_benchmarks
 from lookback.benchmarks.language_model_judge import LanguageModelJudge
@@ -21,15 +19,8 @@ def no_environment(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def run(capsys, monkeypatch):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["lookback", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        out, err = capsys.readouterr()
-        return exit_.value.code, out, err
-
-    return run
+def run(command):
+    return command
 
 
 @pytest.fixture

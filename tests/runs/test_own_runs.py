@@ -9,7 +9,6 @@ import pytest
 from engines.reference import noise
 from toy_engine import ToyEngine
 
-from lookback import cli
 from lookback.benchmarks.answer_metrics import METRICS
 from lookback.pages import images
 from lookback.runs import Run
@@ -24,18 +23,6 @@ def engine(monkeypatch, tmp_path):
     made = ToyEngine()
     monkeypatch.setattr(Plan, "load_engine", lambda plan: made)
     return made
-
-
-@pytest.fixture
-def command(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["lookback", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        said = capsys.readouterr()
-        return end.value.code, said.out, said.err
-
-    return run
 
 
 def write(*lines, name="mine.jsonl"):

@@ -9,7 +9,6 @@ import pytest
 from PIL import Image
 from toy_engine import ToyEngine
 
-from lookback import cli
 from lookback.runs import Run
 from lookback.runs.plan import Plan
 from lookback.runs.start import start
@@ -58,17 +57,15 @@ def photographs(tmp_path_factory):
 
 
 @pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
+def succeed(monkeypatch, command, tmp_path):
+    """Runs a command that must succeed, and gives what it prints."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Plan, "load_engine", lambda plan: ToyEngine())
 
     def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["lookback", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        said = capsys.readouterr()
-        assert end.value.code == 0, said.err
-        return said.out
+        status, out, err = command(*arguments)
+        assert status == 0, err
+        return out
 
     return run
 
@@ -80,10 +77,10 @@ def test_they_are_twenty_photographs(photographs):
     assert min(min(size) for size in sizes) >= 300
 
 
-def test_without_answers_what_needs_none_works(photographs, command, tmp_path):
-    command("run", "--data", photographs / "bare.jsonl", "-n", 4, "--out", "runs/bare")
-    command("run", "--candidates", "runs/bare", "--image", "none", "--out", "runs/none")
-    out = command("study", "image-sensitivity", "runs", "--json", "--out", "tables")
+def test_without_answers_what_needs_none_works(photographs, succeed, tmp_path):
+    succeed("run", "--data", photographs / "bare.jsonl", "-n", 4, "--out", "runs/bare")
+    succeed("run", "--candidates", "runs/bare", "--image", "none", "--out", "runs/none")
+    out = succeed("study", "image-sensitivity", "runs", "--json", "--out", "tables")
     rows = json.loads(out)["rows"]
     assert {row["items"] for row in rows} == {20}
     run = Run(tmp_path / "runs" / "bare")
@@ -91,15 +88,15 @@ def test_without_answers_what_needs_none_works(photographs, command, tmp_path):
     assert (tmp_path / "tables" / "image-sensitivity.png").exists()
 
 
-def test_with_answers_all_studies_and_the_report_work(photographs, command, tmp_path):
+def test_with_answers_all_studies_and_the_report_work(photographs, succeed, tmp_path):
     data = photographs / "answered.jsonl"
-    command("run", "--data", data, "--metric", "contains", "-n", 5, "--out", "runs/answered")
+    succeed("run", "--data", data, "--metric", "contains", "-n", 5, "--out", "runs/answered")
     run = Run(tmp_path / "runs" / "answered")
     assert np.isfinite(run.quality()).all()
-    rows = json.loads(command("study", "main", "runs", "--json", "--out", "tables"))["rows"]
+    rows = json.loads(succeed("study", "main", "runs", "--json", "--out", "tables"))["rows"]
     (expected,) = {row["value"] for row in rows if row["method"] == "random" and row["N"] == 5}
     assert expected == pytest.approx(100 * run.quality().mean())
-    command("study", "all", "runs", "--out", "page", "--items", 20)
+    succeed("study", "all", "runs", "--out", "page", "--items", 20)
     page = (tmp_path / "page" / "report.html").read_text("utf-8")
     assert page.count("data:image/webp;base64,") == 20  # its photographs are in it
     assert "What stands on the launch pad?" in page

@@ -7,25 +7,15 @@ import pytest
 from made_runs import change_manifest
 from toy_engine import ToyEngine
 
-from lookback import cli
 from lookback.benchmarks.scenes.vqa import ScenesVQA
 from lookback.runs import Run
 from lookback.runs.plan import Plan
 
 
-@pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
+@pytest.fixture(autouse=True)
+def engine(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Plan, "load_engine", lambda plan: ToyEngine())
-
-    def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["lookback", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        said = capsys.readouterr()
-        return end.value.code, said.out, said.err
-
-    return run
 
 
 SMALL = ("run", "--benchmark", "scenes-vqa", "--limit", 3, "-n", 2)

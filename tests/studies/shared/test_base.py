@@ -6,7 +6,7 @@ import pytest
 from made_runs import change_manifest, make_run
 
 import lookback
-from lookback import cli, registry
+from lookback import registry
 from lookback.registry import PluginError
 from lookback.studies import STUDIES, Result, Runs, StudyError, get_study, title
 
@@ -31,13 +31,13 @@ def plugin(tmp_path, monkeypatch, own_studies):
 
 
 @pytest.fixture
-def command(monkeypatch, capsys):
+def succeed(command):
+    """Runs a command that must succeed, and gives what it prints."""
+
     def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["lookback", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        assert end.value.code == 0
-        return capsys.readouterr().out
+        status, out, err = command(*arguments)
+        assert status == 0, err
+        return out
 
     return run
 
@@ -61,21 +61,21 @@ def test_an_unknown_name_lists_the_known_ones():
         get_study("mian")
 
 
-def test_a_plugin_is_listed_and_done(plugin, tmp_path, command):
+def test_a_plugin_is_listed_and_done(plugin, tmp_path, succeed):
     run = make_run(tmp_path / "run", n=3)
     study = get_study("lengths")
     assert (study.title, study.params, study.own) == ("How <long> they are", ("least",), True)
     assert STUDIES.names()[-1] == "lengths"
-    assert "Tokens per response." in command("studies")
-    out = command("study", "lengths", run.path, "--out", tmp_path / "out")
+    assert "Tokens per response." in succeed("studies")
+    out = succeed("study", "lengths", run.path, "--out", tmp_path / "out")
     assert f"{run.lengths.mean():.2f}" in out
     assert (tmp_path / "out" / "lengths.csv").exists()
 
 
-def test_a_plugin_is_on_the_page_of_all(plugin, tmp_path, command):
+def test_a_plugin_is_on_the_page_of_all(plugin, tmp_path, succeed):
     run = make_run(tmp_path / "run", items=3, n=3)
     out = tmp_path / "out"
-    command("study", "all", run.path, "--out", out, "--items", 1)
+    succeed("study", "all", run.path, "--out", out, "--items", 1)
     assert f"{run.lengths.mean():.2f}" in (out / "lengths.md").read_text("utf-8")
     page = (out / "report.html").read_text("utf-8")
     assert 'id="study-lengths"' in page

@@ -114,7 +114,8 @@ def show_summary(summary: Summary, most: int = 5) -> None:
         print(f"lookback: and {len(summary.failed) - most} more failures", file=sys.stderr)
     run = summary.run
     print(f"{run.path}: {summary.items} items, {len(run.texts)} candidates, ", end="")
-    left_out = f", {summary.left_out} lines left out" if summary.left_out else ""
+    lines = "1 line" if summary.left_out == 1 else f"{summary.left_out} lines"
+    left_out = f", {lines} left out" if summary.left_out else ""
     print(f"{len(summary.failed)} failed{left_out}")
 
 

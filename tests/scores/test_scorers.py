@@ -176,3 +176,70 @@ def test_batches_must_fit_together():
 def test_no_candidates_is_an_error():
     with pytest.raises(ValueError, match="no candidates"):
         make_candidates(lengths=()).rank()
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """Registers a function as the scorer `mine`, for one test."""
+    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
+
+    def register(function, **settings):
+        scorer("mine", **settings)(function)
+        return make_candidates()
+
+    return register
+
+
+@pytest.mark.parametrize(
+    ("gives", "said"),
+    [
+        (
+            [1.0],
+            "scorer 'mine' gave 1 values for 3 responses: it must give one number per response",
+        ),
+        (1.0, r"scorer 'mine' gave an array of \(\) for 3 responses"),
+        ([[1, 2, 3]], r"an array of \(1, 3\) for 3"),
+        ([1, 2, 3, 4], "gave 4 values for 3"),
+        (["a", "b", "c"], r"gave \['a', 'b', 'c'\]: it must give one number"),
+        ([1, None, object()], "it must give one number per response"),
+        (None, "scorer 'mine' gave"),
+        ({"a": 1}, "it must give one number per response"),
+    ],
+)
+def test_a_scorer_that_gives_anything_else_is_named(own, gives, said):
+    with pytest.raises(ValueError, match=said) as caught:
+        own(lambda batch: gives).rank("mine")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("division\nby zero"), ValueError("bad")])
+def test_a_scorer_that_raises_is_named(own, error):
+    def failing(batch):
+        raise error
+
+    with pytest.raises(ValueError, match=rf"scorer 'mine' failed: {type(error).__name__}: ") as e:
+        own(failing).rank("mine")
+    assert "\n" not in str(e.value)
+
+
+def test_whole_numbers_and_lists_are_numbers(own):
+    assert own(lambda batch: [3, 1, 2]).scores("mine").tolist() == [3.0, 1.0, 2.0]
+
+
+def test_where_lower_is_better_the_lowest_comes_first(own):
+    cands = own(lambda batch: [3.0, 1.0, 2.0], lower_is_better=True)
+    assert [c.index for c in cands.rank("mine")] == [1, 2, 0]
+    assert [c.score for c in cands.rank("mine")] == [-1.0, -2.0, -3.0]
+    assert SCORERS.get("entropy").lower_is_better
+    assert (cands.scores("perplexity") < 0).all()
+
+
+def test_titles_and_colours_travel_with_the_entry():
+    paper = sorted((s for s in scorers().values() if s.paper), key=lambda s: s.paper)
+    titles = ["Random", "SC", "USC", "CLIPScore", "VAUQ", "LookBack"]
+    assert [s.title for s in paper] == titles  # as in tab:main_results
+    assert len({s.color for s in paper}) == 6
+    assert {s.name: s.expected for s in scorers().values() if s.expected} == {
+        "random": "uniform",
+        "usc": "shares",
+    }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import torch
 import transformers as hf
 from transformers.image_processing_base import ImageProcessingMixin
 from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorKwargs
@@ -19,6 +21,33 @@ class NoVideo(ImageProcessingMixin):
 
     num_frames = 1
     fps = 1
+
+
+class PilVideo(NoVideo):
+    """Qwen's video processor (torchvision only): every second frame, as the image processor has it.
+
+    That one repeats a frame to fill a step in time, so a step is two frames that are the same.
+    """
+
+    temporal_patch_size = 2
+
+    def __init__(self, image_processor: Any) -> None:
+        super().__init__()
+        self.image_processor = image_processor
+        self.merge_size = image_processor.merge_size
+
+    def __call__(self, videos: Any, **kwargs: Any) -> dict[str, Any]:
+        """Patches of all videos, and the grid (time, height, width) of each."""
+        found = [self.image_processor(video[::2], return_tensors="pt") for video in videos]
+        grids = [
+            torch.tensor([len(one["image_grid_thw"]), *one["image_grid_thw"][0][1:]])
+            for one in found
+        ]
+        return {
+            "pixel_values_videos": torch.cat([one["pixel_values"] for one in found]),
+            "video_grid_thw": torch.stack(grids),
+            "video_metadata": [SimpleNamespace(sampled_fps=2.0)] * len(found),
+        }
 
 
 class PilTiles(hf.SiglipImageProcessorPil):

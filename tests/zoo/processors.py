@@ -78,6 +78,7 @@ def qwen(processor: type) -> Callable[[], Any]:
     def make() -> Any:
         tokenizer = tok.chatml(
             "<|vision_start|><|image_pad|><|vision_end|>",
+            video="<|vision_start|><|video_pad|><|vision_end|>",
             extra=["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"],
         )
         image_processor = hf.Qwen2VLImageProcessorPil(

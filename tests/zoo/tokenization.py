@@ -33,7 +33,8 @@ _CONTENT = """
 {%- if message.content is string -%}{{ message.content }}
 {%- else -%}
 {%- for part in message.content -%}
-{%- if part.type == 'image' -%}{{ IMAGE }}{%- else -%}{{ part.text }}{%- endif -%}
+{%- if part.type == 'image' -%}{{ IMAGE }}{%- elif part.type == 'video' -%}{{ VIDEO }}
+{%- else -%}{{ part.text }}{%- endif -%}
 {%- endfor -%}
 {%- endif -%}
 {%- endmacro -%}
@@ -63,9 +64,10 @@ _GEMMA = """
 """
 
 
-def _template(body: str, image: str) -> str:
-    """A chat template that writes `image` wherever the conversation holds a picture."""
-    return _CONTENT.replace("IMAGE", json.dumps(image)) + body
+def _template(body: str, image: str, video: str = "") -> str:
+    """A chat template that writes `image` for every picture and `video` for every video."""
+    content = _CONTENT.replace("IMAGE", json.dumps(image)).replace("VIDEO", json.dumps(video))
+    return content + body
 
 
 @functools.cache
@@ -108,11 +110,14 @@ def llama() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def chatml(image: str, *, extra: Iterable[str] = (), **named: str) -> PreTrainedTokenizerFast:
+def chatml(
+    image: str, *, video: str = "", extra: Iterable[str] = (), **named: str
+) -> PreTrainedTokenizerFast:
     """Byte-level BPE with ChatML turns.
 
-    `image` is what the template writes for a picture; `named` are special tokens that a processor
-    reads as attributes of the tokenizer, `extra` those that it only looks up by their text.
+    `image` is what the template writes for a picture, `video` for a video; `named` are special
+    tokens that a processor reads as attributes of the tokenizer, `extra` those that it only looks up
+    by their text.
     """
     tokenizer = Qwen2Tokenizer(
         **_bpe(True, []),
@@ -121,7 +126,7 @@ def chatml(image: str, *, extra: Iterable[str] = (), **named: str) -> PreTrained
         extra_special_tokens=["<|im_start|>", *extra],
         model_specific_special_tokens=named,
     )
-    tokenizer.chat_template = _template(_CHATML, image)
+    tokenizer.chat_template = _template(_CHATML, image, video)
     return tokenizer
 
 

@@ -116,8 +116,8 @@ def chatml(
     """Byte-level BPE with ChatML turns.
 
     `image` is what the template writes for a picture, `video` for a video; `named` are special
-    tokens that a processor reads as attributes of the tokenizer, `extra` those that it only looks up
-    by their text.
+    tokens that a processor reads as attributes of the tokenizer, `extra` those that it only looks
+    up by their text.
     """
     tokenizer = Qwen2Tokenizer(
         **_bpe(True, []),

@@ -10,7 +10,7 @@ import numpy as np
 
 import lookback
 from lookback.conversations import Conversation
-from lookback.engines import ABILITIES, Engine, Identity, check_sampling
+from lookback.engines import Engine, Identity, check_sampling
 from lookback.families import Family
 from lookback.signals import Asked, Candidate, Candidates, Signals
 
@@ -22,7 +22,7 @@ class ToyEngine(Engine):
     name = "toy"
     family = Family("toy", alpha=0.5, lam=1.25, vauq_k=0.4, clip="embedded")
 
-    def __init__(self, abilities=frozenset(ABILITIES)):
+    def __init__(self, abilities=frozenset({"sample", "score", "knockout", "generate"})):
         self.abilities = abilities
         self.sampled = []  # the questions and settings that it was asked with
 

@@ -6,6 +6,7 @@ import sys
 
 import lookback.cli.answers
 import lookback.cli.benchmarks
+import lookback.cli.models
 import lookback.cli.runs  # noqa: F401  (each adds its commands)
 from lookback.cli.app import app
 

@@ -32,7 +32,6 @@ from lookback.cli.terminal import (
     progress,
     show_candidates,
     show_scorers,
-    show_table,
 )
 
 if TYPE_CHECKING:
@@ -142,18 +141,6 @@ def scorers(as_json: Json = False) -> None:
         )
         return
     show_scorers(known)
-
-
-@app.command()
-def engines(as_json: Json = False) -> None:
-    """List the engines: what can run a model."""
-    from lookback.engines import ENGINES
-
-    known = ENGINES.all().values()
-    if as_json:
-        print_json([{"name": one.name, "about": one.about} for one in known])
-    else:
-        show_table(("engine", "what it is"), [(one.name, one.about) for one in known])
 
 
 def _params(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lookback.benchmarks.evaluate import Evaluation, Listed
     from lookback.benchmarks.responses import Problem
     from lookback.engines import Progress
+    from lookback.engines.checks import CheckReport
     from lookback.runs.start import Summary
     from lookback.scores.base import Scorer
     from lookback.signals import Candidate, Candidates
@@ -181,6 +182,44 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     console().print(table)
+
+
+def show_check(report: CheckReport) -> None:
+    """Each comparison with its largest differences; then what was read, and how fast."""
+    from rich.table import Table
+    from rich.text import Text
+
+    out = console()
+    table = Table(box=None, pad_edge=False)
+    table.add_column("largest difference in", ratio=1)
+    for name in ("A", "log p", "SC", "H"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    marks = {True: ("ok", "green"), False: ("WRONG", "bold red"), None: ("-", "dim")}
+    for one in report.checks:
+        words, style = marks[one.ok]
+        order = ("visual_lookback", "log_prob", "self_certainty", "entropy")
+        numbers = [f"{one.differences[s]:.0e}" if s in one.differences else "" for s in order]
+        table.add_row(Text(one.what), *numbers, Text(words, style=style))
+    out.print(table)
+    for one in report.checks:
+        if one.note:
+            out.print(
+                f"{one.what}: {printable(one.note)}", style="dim", highlight=False, markup=False
+            )
+    a, others = report.tolerance
+    speed = ", ".join(f"{value:.0f} {name}" for name, value in report.tokens_per_second.items())
+    out.print(
+        f"\n{report.model} ({report.model_class}, {report.dtype}, {report.device}): "
+        f"{report.layers} attention layers, {report.heads} heads read; allowed {a:g} in A, "
+        f"{others:g} in the others; tokens per second: {speed}",
+        highlight=False,
+        markup=False,
+    )
+    if report.peak_bytes is not None:
+        out.print(f"peak memory beyond the model: {report.peak_bytes / 2**20:.0f} MiB")
+    verdict = "all numbers agree" if report.ok else "do not trust numbers of this model here"
+    out.print(verdict, style="bold green" if report.ok else "bold red")
 
 
 def show_benchmarks(known: Sequence[Listed]) -> None:

@@ -18,6 +18,7 @@ from lookback.signals import Candidate, Candidates
 
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
+    from lookback.engines.checks import CheckReport
 
     Response = str | Sequence[int] | Candidate
 
@@ -25,12 +26,13 @@ F = TypeVar("F", bound="Callable[..., Engine]")
 Progress = Callable[[int, int], None]
 """Called with (done, total) while something long runs."""
 
-Ability = Literal["sample", "score", "knockout", "generate"]
+Ability = Literal["sample", "score", "knockout", "generate", "check"]
 ABILITIES: dict[Ability, str] = {
     "sample": "draw candidates",
     "score": "score given responses",
     "knockout": "hide vision tokens from a response (knock-out)",
     "generate": "answer prompts",
+    "check": "compare its numbers with slow ones (check)",
 }
 """What an engine may be able to do, in words."""
 
@@ -204,6 +206,14 @@ class Engine(Protocol):
             seed: of the sampling.
         """
         refuse(self, "generate")
+
+    def check(self, progress: Progress | None = None) -> CheckReport:
+        """Is all this true for this model, here? Compare it with the model's own slow way.
+
+        Args:
+            progress: called with (checks done, of so many).
+        """
+        refuse(self, "check")
 
 
 def refuse(engine: Engine, ability: Ability, who: str | None = None) -> NoReturn:

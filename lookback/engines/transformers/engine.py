@@ -27,6 +27,7 @@ from lookback.signals import SIGNALS, Asked, Candidate, Candidates, Signals
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
     from lookback.engines import Response
+    from lookback.engines.checks import CheckReport
 
 PACKAGES = ("torch", "transformers", "tokenizers")
 
@@ -265,6 +266,12 @@ class TransformersEngine(Engine):
         new = out[:, inputs["input_ids"].shape[1] :]
         answers: list[str] = self._prompter.tokenizer.batch_decode(new, skip_special_tokens=True)
         return [answer.strip() for answer in answers]
+
+    def check(self, progress: Progress | None = None) -> CheckReport:
+        """As the contract says: against the model's own step-by-step decoding, with eager maps."""
+        from lookback.engines.transformers.check import check
+
+        return check(self, progress)
 
     def _inputs(
         self, conversation: Conversation, source: SourceLike = None

@@ -1,0 +1,384 @@
+"""Is all this true for this model, here? LookBack's signals against the model's own decoding.
+
+Nobody can test every model on every machine; the machine that runs one can. The reference is the
+library's own way: `model.generate` with eager attention, made to write the very tokens in question,
+step by step, with the attention maps and raw logits that it returns. Everything that LookBack does
+in another way (one pass for many tokens, shared prompts, recording, interleaved calls) must give
+the same numbers.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+from transformers import LogitsProcessor
+
+from lookback.conversations import Conversation
+from lookback.engines.checks import Check, CheckReport
+from lookback.engines.transformers.compat import attention_name, set_attention_name
+from lookback.engines.transformers.decoder import Decoder
+from lookback.engines.transformers.recording import record
+from lookback.engines.transformers.sources import source_mask
+from lookback.engines.transformers.support import decoder_configs
+from lookback.signals import SIGNALS, Candidate
+
+if TYPE_CHECKING:
+    from lookback.engines import Progress
+    from lookback.engines.transformers.engine import TransformersEngine
+
+QUESTION = "What is in the picture?"
+LONGER = "What is in the picture, and what is to the left of it? Look closely."
+RESPONSES = ("A red circle.", "There is a small dog to the left of the tree.")
+TOLERANCES = {"float32": (1e-4, 1e-3), "float64": (1e-4, 1e-3), "float16": (0.01, 0.1)}
+LOW_PRECISION = (0.03, 0.3)  # bfloat16, and weights of fewer bits
+"""The largest difference allowed in A_t, and in the other signals (relative, where above 1)."""
+
+
+class _Forced(LogitsProcessor):
+    """Makes generate write given tokens, (B, T), whatever the model would have liked."""
+
+    def __init__(self, ids: torch.Tensor, prompt: int) -> None:
+        self.ids, self.prompt = ids, prompt
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        token = self.ids[:, input_ids.shape[1] - self.prompt].to(scores.device)
+        return torch.full_like(scores, -torch.inf).scatter(1, token[:, None], 0.0)
+
+
+def check(engine: TransformersEngine, progress: Progress | None = None) -> CheckReport:
+    """Compare what LookBack gives with the model's own step-by-step decoding.
+
+    Args:
+        engine: the model.
+        progress: called with (checks done, of so many).
+    """
+    return _Checker(engine).run(progress)
+
+
+class _Checker:
+    def __init__(self, engine: TransformersEngine) -> None:
+        self.engine, self.model = engine, engine.model
+        identity = engine.identity()
+        self.dtype = identity.dtype or "unknown"
+        self.tolerance = TOLERANCES.get(self.dtype, LOW_PRECISION)
+        self.asked = Conversation.of(picture(), QUESTION)
+
+    def run(self, progress: Progress | None) -> CheckReport:
+        plans: dict[str, Callable[[], dict[str, float]]] = {
+            "score, all tokens in one pass": self.score,
+            "score, token by token": self.score_stepwise,
+            "sample": self.sample,
+            "record": self.record,
+            "record, beside a longer prompt": self.record_padded,
+            "two prompts in turn": self.interleaved,
+            "two images": lambda: self.optional(Conversation.of([picture(), picture(1)], QUESTION)),
+            "an image after two turns": lambda: self.optional(_turns()),
+            "a video": self.video,
+            "your own decoding, with LookBack's calls in between": self.undisturbed,
+        }
+        checks = []
+        for number, (what, plan) in enumerate(plans.items()):
+            checks.append(self._check(what, plan))
+            if progress is not None:
+                progress(number + 1, len(plans))
+        speed, peak = self._speed()
+        configs = decoder_configs(self.model)
+        layers = self.engine._decoder.layers
+        identity = self.engine.identity()
+        return CheckReport(
+            identity.model,
+            identity.model_class,
+            self.dtype,
+            str(self.model.device),
+            layers,
+            layers * int(configs[0].num_attention_heads),
+            self.tolerance,
+            checks,
+            speed,
+            peak,
+        )
+
+    def _check(self, what: str, plan: Callable[[], dict[str, float]]) -> Check:
+        try:
+            found = plan()
+        except _NotApplicable as reason:
+            return Check(what, note=str(reason))
+        except Exception as error:
+            words = " ".join(f"{type(error).__name__}: {error}".split())
+            return Check(what, ok=False, note=words[:300])
+        within = all(
+            value <= self.tolerance[name != "visual_lookback"] for name, value in found.items()
+        )
+        return Check(what, found, within and bool(found))
+
+    # What LookBack does, and the model's own numbers for the same tokens.
+
+    def score(self) -> dict[str, float]:
+        return self.given(self.asked)
+
+    def given(self, conversation: Conversation) -> dict[str, float]:
+        found = self.engine.score(messages=conversation.messages(), responses=list(RESPONSES))
+        return self.compare(conversation, list(found))
+
+    def score_stepwise(self) -> dict[str, float]:
+        decoder = self.engine._decoder
+        before = decoder.batch_rows
+        try:
+            decoder.batch_rows = 1
+            return self.given(self.asked)
+        finally:
+            decoder.batch_rows = before
+
+    def sample(self) -> dict[str, float]:
+        drawn = self.engine.sample(
+            messages=self.asked.messages(), n=3, max_new_tokens=8, seed=1, keep_end=True
+        )
+        return self.compare(self.asked, list(drawn))
+
+    def record(self) -> dict[str, float]:
+        inputs, _ = self.engine._inputs(self.asked)
+        with _seeded(), record(self.engine) as recorder:
+            out = self.model.generate(**inputs, do_sample=True, max_new_tokens=8)
+        return self.compare(self.asked, list(recorder.candidates(out)))
+
+    def record_padded(self) -> dict[str, float]:
+        """Two prompts of unequal length in one call, the shorter padded on the left."""
+        both = [self.asked, Conversation.of(picture(1), LONGER)]
+        prompter = self.engine._prompter
+        inputs = prompter.inputs(both, [prompter.text(one) for one in both], self.model)
+        with _seeded(), record(self.engine) as recorder:
+            out = self.model.generate(**inputs, do_sample=True, max_new_tokens=6)
+        found = [recorder.candidates(out, i)[0] for i in range(2)]
+        padded = inputs["input_ids"].shape[1]
+        sources = torch.zeros(2, padded, dtype=torch.bool)
+        for row, one in zip(sources, both, strict=True):
+            source = self.prompt(one)[1][0]
+            row[padded - len(source) :] = source
+        ids = [one.token_ids.tolist() for one in found]
+        return self._differences(found, self.reference(inputs, sources, ids))
+
+    def interleaved(self) -> dict[str, float]:
+        other = Conversation.of(picture(1), LONGER)
+        decoder = self.engine._decoder
+        (expected,) = self.engine.score(messages=self.asked.messages(), responses=[RESPONSES[1]])
+        with self.engine._lock:
+            first = decoder.prefill(*self.engine._inputs(self.asked))
+            second = decoder.prefill(*self.engine._inputs(other))
+            decoder.score(second, [expected.token_ids.tolist()])
+            (found,) = decoder.score(first, [expected.token_ids.tolist()])
+        ours = dict(zip(SIGNALS, found.signals, strict=True))
+        (theirs,) = self.reference(*self.prompt(self.asked), [found.token_ids])
+        return {name: _difference(ours[name], theirs[name]) for name in SIGNALS}
+
+    def video(self) -> dict[str, float]:
+        if "video" not in self.engine._prompter.media_tokens:
+            raise _NotApplicable("this model takes no videos")
+        parts = [
+            {"type": "video", "video": [picture() for _ in range(4)]},
+            {"type": "text", "text": QUESTION},
+        ]
+        return self.optional(Conversation.from_messages([{"role": "user", "content": parts}]))
+
+    def optional(self, conversation: Conversation) -> dict[str, float]:
+        """As `given`, of a conversation that a model's processor or template need not take."""
+        try:
+            self.engine._inputs(conversation)
+        except Exception as error:  # whatever a processor raises: nothing was computed yet
+            raise _NotApplicable(f"no prompt can be made of it here: {error}") from error
+        return self.given(conversation)
+
+    def undisturbed(self) -> dict[str, float]:
+        plain, disturbed = (self._loop(calls) for calls in (False, True))
+        return {"log_prob": _difference(disturbed, plain)}
+
+    def _loop(self, calls: bool) -> NDArray[Any]:
+        """log p of a few tokens by a plain loop over the model, as anybody writes it."""
+        inputs, _ = self.engine._inputs(self.asked)
+        found, ids = [], [7, 8, 9, 10]
+        with torch.no_grad():
+            out = self.model(**inputs, use_cache=True)
+            for token in ids:
+                found.append(out.logits[0, -1].float().log_softmax(-1).cpu().numpy())
+                if calls:
+                    other = Conversation.of(picture(1), LONGER)
+                    self.engine.score(messages=other.messages(), responses=[RESPONSES[0]])
+                step = torch.tensor([[token]], device=inputs["input_ids"].device)
+                out = self.model(
+                    input_ids=step, past_key_values=out.past_key_values, use_cache=True
+                )
+        return np.stack(found)
+
+    # The reference.
+
+    def compare(self, conversation: Conversation, found: Sequence[Candidate]) -> dict[str, float]:
+        """The largest difference of each signal over some candidates."""
+        inputs, source = self.prompt(conversation)
+        theirs = [
+            reference
+            for one in found
+            for reference in self.reference(inputs, source, [one.token_ids.tolist()])
+        ]
+        return self._differences(found, theirs)
+
+    def _differences(
+        self, found: Sequence[Candidate], theirs: Sequence[dict[str, NDArray[Any]]]
+    ) -> dict[str, float]:
+        pairs = [(a, b) for a, b in zip(found, theirs, strict=True) if len(a.signals)]
+        return {
+            name: max(_difference(getattr(a, name), b[name]) for a, b in pairs)
+            for name in (SIGNALS if pairs else ())
+        }
+
+    def prompt(self, conversation: Conversation) -> tuple[dict[str, Any], torch.Tensor]:
+        """What the model takes, and which of its tokens are the source, (1, P)."""
+        inputs, _ = self.engine._inputs(conversation)
+        ids = inputs["input_ids"][0].tolist()
+        return inputs, source_mask(self.engine._prompter, conversation, ids)[None]
+
+    def reference(
+        self, inputs: dict[str, Any], sources: torch.Tensor, responses: Sequence[Sequence[int]]
+    ) -> list[dict[str, NDArray[Any]]]:
+        """The signals of responses, one per prompt, from the model's own generate."""
+        length = max(len(ids) for ids in responses)
+        if not length:
+            return [{name: np.empty(0) for name in SIGNALS} for _ in responses]
+        filled = torch.tensor([[*ids, *[7] * (length - len(ids))] for ids in responses])
+        prompt = inputs["input_ids"].shape[1]
+        config = copy.deepcopy(self.model.generation_config)
+        config.eos_token_id = None
+        with self.engine._lock, torch.no_grad(), _eager(self.model):
+            out = self.model.generate(
+                **inputs,
+                generation_config=config,
+                logits_processor=[_Forced(filled, prompt)],
+                max_new_tokens=length,
+                do_sample=False,
+                output_attentions=True,
+                output_logits=True,
+                return_dict_in_generate=True,
+            )
+        found = []
+        for row, ids in enumerate(responses):
+            looked = [
+                _share([m if m is None else m[row] for m in maps], sources[row], prompt + t)
+                for t, maps in enumerate(out.attentions[: len(ids)])
+            ]
+            logits = torch.stack([step[row] for step in out.logits[: len(ids)]])
+            found.append(_from_logits(logits, ids) | {"visual_lookback": np.array(looked)})
+        return found
+
+    # Speed.
+
+    def _speed(self, n: int = 4, steps: int = 16) -> tuple[dict[str, float], int | None]:
+        """Tokens per second of a small draw, with the tap and without it; the best of three."""
+        cuda = self.model.device.type == "cuda"
+        if cuda:
+            torch.cuda.reset_peak_memory_stats(self.model.device)
+            before = torch.cuda.memory_allocated(self.model.device)
+        inputs, mask = self.engine._inputs(self.asked)
+        found = {}
+        for name, tap in (("with the tap", True), ("without it", False)):
+            decoder = Decoder(self.model, tap=tap)
+            prefix = decoder.prefill(inputs, mask)
+            times = []
+            for _ in range(3):
+                began = time.perf_counter()
+                decoder.sample(
+                    prefix, n, temperature=1.0, top_p=1.0, top_k=None,
+                    max_new_tokens=steps, seed=0, end_tokens=[],
+                )  # fmt: skip
+                times.append(time.perf_counter() - began)
+            found[name] = n * steps / min(times)
+        peak = torch.cuda.max_memory_allocated(self.model.device) - before if cuda else None
+        return found, peak
+
+
+class _NotApplicable(Exception):
+    """A check that this model cannot be put to."""
+
+
+def picture(number: int = 0) -> Image.Image:
+    """A drawing that every installation has; another number, another drawing."""
+    image = Image.new("RGB", (336, 224), (180 - 60 * number, 200, 230))
+    pen = ImageDraw.Draw(image)
+    pen.ellipse((60 + 90 * number, 40, 160 + 90 * number, 140), fill=(200, 40 + 90 * number, 40))
+    pen.rectangle((200 - 120 * number, 120, 300 - 120 * number, 200), fill=(40, 120, 60))
+    # Of another shape, too: a model may keep what it knows of one picture's size for the next.
+    return image if number == 0 else image.resize((200, 420))
+
+
+def _turns() -> Conversation:
+    return Conversation.from_messages(
+        [
+            {"role": "user", "content": "Hello."},
+            {"role": "assistant", "content": "Hello."},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "image", "image": picture()},
+                    {"type": "text", "text": QUESTION},
+                ],
+            },
+        ]
+    )
+
+
+def _from_logits(logits: torch.Tensor, ids: Sequence[int]) -> dict[str, NDArray[Any]]:
+    """log p, self-certainty and entropy of each token, from (T, V), in float64."""
+    log_p = logits.double().cpu().log_softmax(-1)
+    return {
+        "log_prob": log_p.gather(-1, torch.tensor(list(ids))[:, None])[:, 0].numpy(),
+        "self_certainty": (-log_p.mean(-1) - float(np.log(log_p.shape[-1]))).numpy(),
+        "entropy": -(log_p.exp() * log_p).sum(-1).numpy(),
+    }
+
+
+def _share(maps: Sequence[Any], source: torch.Tensor, positions: int) -> float:
+    """A_t of one step from its maps, one per layer: (H, R, K), the last row."""
+    shares = []
+    for attention in maps:
+        if attention is None:  # a layer that does not attend
+            continue
+        row = attention[:, -1].double().cpu()  # (H, K)
+        columns = torch.zeros(positions, dtype=torch.bool)
+        columns[: len(source)] = source.cpu()
+        # A layer with a window holds the newest keys alone.
+        shares.append(row[:, columns[positions - row.shape[1] :]].sum(-1))
+    return float(torch.cat(shares).mean())
+
+
+@contextmanager
+def _eager(model: Any) -> Iterator[None]:
+    """The decoder with eager attention, which returns its maps."""
+    configs = decoder_configs(model)
+    before = [attention_name(config) for config in configs]
+    for config in configs:
+        set_attention_name(config, "eager")
+    try:
+        yield
+    finally:
+        for config, name in zip(configs, before, strict=True):
+            set_attention_name(config, name)
+
+
+@contextmanager
+def _seeded() -> Iterator[None]:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
+def _difference(ours: Any, theirs: Any) -> float:
+    """The largest, relative to numbers above 1."""
+    a, b = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
+    if a.shape != b.shape:
+        return float("inf")
+    return float((np.abs(a - b) / np.maximum(1.0, np.abs(b))).max())

@@ -23,11 +23,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from lookback.images import load_images
+from lookback.videos import load_video
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from lookback.images import ImageLike
+    from lookback.videos import VideoLike
 
     Images = ImageLike | Sequence[ImageLike] | None
     Messages = Sequence[Mapping[str, Any]]
@@ -55,7 +57,8 @@ class Part:
     Attributes:
         kind: what it is.
         text: of a text.
-        media: of an image, what `images.load_image` takes; of a video, its frames, each as such.
+        media: of an image, what `images.load_image` takes; of a video, what `videos.load_video`
+            takes.
         source: whether it is marked as (part of) the source.
     """
 
@@ -111,15 +114,16 @@ class Conversation:
         image: Images = None,
         question: str | None = None,
         messages: Messages | None = None,
+        video: VideoLike | None = None,
     ) -> Conversation:
-        """From an image and a question, or from messages: one of the two ways.
+        """From images, a video and a question, or from messages: one of the two ways.
 
         Raises:
             TypeError: both ways at once, or neither.
             ValueError: the messages are not of the chat format; it says where.
         """
         if messages is not None:
-            if image is not None or question is not None:
+            if image is not None or question is not None or video is not None:
                 raise TypeError("give either an image and a question, or messages, not both")
             return cls.from_messages(messages)
         if not isinstance(question, str):
@@ -131,6 +135,7 @@ class Conversation:
         several = isinstance(image, Sequence) and not isinstance(image, (str, bytes))
         images: list[Any] = [] if image is None else list(image) if several else [image]  # type: ignore[arg-type]
         parts = [Part("image", media=one) for one in images]
+        parts += [] if video is None else [Part("video", media=video)]
         return cls((Turn("user", (*parts, Part("text", question))),))
 
     @classmethod
@@ -156,7 +161,7 @@ class Conversation:
     @cached_property
     def videos(self) -> list[list[Image]]:
         """The frames of its videos, read now, as RGB."""
-        return [load_images(part.media) for part in self.parts("video")]
+        return [load_video(part.media) for part in self.parts("video")]
 
     @property
     def question(self) -> str:
@@ -296,10 +301,10 @@ def _part(where: str, part: Any) -> Part:
     if kind in ("image", "image_url"):
         return Part("image", media=_media(where, part, "image"), source=marked)
     if kind in ("video", "video_url"):
-        frames = _media(where, part, "video")
-        if isinstance(frames, (str, bytes, os.PathLike)):
-            raise ValueError(f"{where}: give the video as a list of its frames")
-        return Part("video", media=list(frames), source=marked)
+        video = _media(where, part, "video")
+        if isinstance(video, bytes) or not isinstance(video, (str, os.PathLike, Sequence)):
+            raise ValueError(f"{where}: give the video as a file or as a list of its frames")
+        return Part("video", media=video, source=marked)
     raise ValueError(f"{where}: the type is {kind!r}; there are text, image, image_url, video")
 
 
@@ -321,7 +326,7 @@ def _media(where: str, part: Mapping[str, Any], kind: str) -> Any:
 
 def _name(part: Part) -> Any:
     """An image in words: its path or URL, or a hash of what it shows."""
-    if part.kind == "video":
+    if part.kind == "video" and not isinstance(part.media, (str, os.PathLike)):
         return [_name(Part("image", media=frame)) for frame in part.media]
     media = part.media
     if isinstance(media, (str, os.PathLike)) and not os.fspath(media).startswith("data:"):

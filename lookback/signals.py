@@ -142,10 +142,16 @@ class Asked:
         self, prompts: Sequence[str], *, image: bool = True, max_new_tokens: int = 256
     ) -> list[str]:
         """What the model says to each prompt about the same images, or about none."""
-        images = [part.media for part in self.conversation.parts("image")] if image else []
-        if image and self.conversation.parts("video"):
-            raise ValueError("the model cannot be asked again about a video: give image=False")
-        return self.engine.generate(images or None, prompts, max_new_tokens=max_new_tokens)
+        media: dict[str, list[Any]] = {
+            kind: [part.media for part in self.conversation.parts(kind)] if image else []
+            for kind in ("image", "video")
+        }
+        if len(media["video"]) > 1:
+            raise ValueError("the model cannot be asked again about several videos: image=False")
+        more = {"video": media["video"][0]} if media["video"] else {}
+        return self.engine.generate(
+            media["image"] or None, prompts, max_new_tokens=max_new_tokens, **more
+        )
 
 
 @dataclass(frozen=True, eq=False)

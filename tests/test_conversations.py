@@ -117,7 +117,7 @@ def test_turns_and_transcript():
         (user({"type": "input_audio"}), "the type is 'input_audio'; there are text, image"),
         (user({"type": "image"}, TEXT), r"content\[0\] has no image in it"),
         (user({"type": "image", "base64": "?"}, TEXT), "the image is no base64"),
-        (user({"type": "video", "video": "clip.mp4"}, TEXT), "as a list of its frames"),
+        (user({"type": "video", "video": 3}, TEXT), "as a file or as a list of its frames"),
         (user({"type": "text", "text": "a", "source": "yes"}), "must be true or false"),
     ],
 )

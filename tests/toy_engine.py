@@ -36,6 +36,7 @@ class ToyEngine(Engine):
         n=25,
         *,
         messages=None,
+        video=None,
         source=None,
         temperature=1.2,
         top_p=0.9,
@@ -46,7 +47,7 @@ class ToyEngine(Engine):
         keep_end=False,
         progress=None,
     ):
-        conversation = Conversation.of(image, question, messages)
+        conversation = Conversation.of(image, question, messages, video)
         settings = {"temperature": temperature, "top_p": top_p, "max_new_tokens": max_new_tokens}
         settings |= {"n": n, "top_k": top_k, "stop": [stop] if isinstance(stop, str) else stop}
         settings["seed"] = 7 if seed is None else seed
@@ -69,11 +70,12 @@ class ToyEngine(Engine):
         responses=(),
         *,
         messages=None,
+        video=None,
         source=None,
         keep_end=False,
         progress=None,
     ):
-        conversation = Conversation.of(image, question, messages)
+        conversation = Conversation.of(image, question, messages, video)
         given = [responses] if isinstance(responses, (str, Candidate)) else list(responses)
         if not given:
             raise ValueError("no responses given: there is nothing to score")
@@ -90,6 +92,7 @@ class ToyEngine(Engine):
         responses=(),
         *,
         messages=None,
+        video=None,
         source=None,
         layers=None,
         share=None,
@@ -97,7 +100,7 @@ class ToyEngine(Engine):
     ):
         if "knockout" not in self.abilities:
             return super().knockout(image, question, responses)
-        conversation = Conversation.of(image, question, messages)
+        conversation = Conversation.of(image, question, messages, video)
         conversation.source(source)
         ids = [self._ids(i, one) for i, one in enumerate(responses)]
         return self._made(conversation.with_images(None), "none", ids, "given", {})
@@ -108,6 +111,7 @@ class ToyEngine(Engine):
         prompts=None,
         *,
         messages=None,
+        video=None,
         max_new_tokens=256,
         temperature=0.0,
         top_p=1.0,
@@ -116,7 +120,7 @@ class ToyEngine(Engine):
         if "generate" not in self.abilities:
             return super().generate(image, prompts)
         if isinstance(prompts, str) or prompts is None:
-            prompts = [Conversation.of(image, prompts, messages).question]
+            prompts = [Conversation.of(image, prompts, messages, video).question]
         return [f"The most consistent response is Response {len(p) % 3}" for p in prompts]
 
     def _ids(self, i, response):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @app.command()
 def ask(
-    image: Annotated[str, typer.Argument(help="A file or a URL.")],
+    image: Annotated[str, typer.Argument(help="An image or a video: a file or a URL.")],
     question: Annotated[str, typer.Argument(help="What to ask about it.")],
     n: Annotated[int, typer.Option("-n", help="How many answers to draw.")] = 25,
     model: Model = None,
@@ -62,13 +62,14 @@ def ask(
 ) -> None:
     """Ask a question about an image N times, rank the answers, print the best."""
     params = _params(scorer, alpha, lam, settings)
-    images = _images([image, *(more_images or [])])
+    shown = _shown([image, *(more_images or [])])
     lb = _load(model, engine, device)
     with progress(f"drawing {n} answers") as bar:
         cands = lb.sample(
-            images,
+            shown.images,
             question,
             n,
+            video=shown.video,
             source=source,
             temperature=temperature,
             top_p=top_p,
@@ -81,7 +82,7 @@ def ask(
 
 @app.command()
 def score(
-    image: Annotated[str, typer.Argument(help="A file or a URL.")],
+    image: Annotated[str, typer.Argument(help="An image or a video: a file or a URL.")],
     question: Annotated[str, typer.Argument(help="What was asked about it.")],
     responses: Annotated[
         list[str] | None,
@@ -110,10 +111,12 @@ def score(
     if not given:
         raise ValueError("no answers given: write them as arguments, or name a --file")
     params = _params(scorer, alpha, lam, settings)
-    images = _images([image, *(more_images or [])])
+    shown = _shown([image, *(more_images or [])])
     lb = _load(model, engine, device)
     with progress(f"scoring {len(given)} answers") as bar:
-        cands = lb.score(images, question, given, source=source, progress=bar)
+        cands = lb.score(
+            shown.images, question, given, video=shown.video, source=source, progress=bar
+        )
     show_candidates(cands, scorer, params, as_json)
 
 
@@ -156,10 +159,22 @@ def _params(
     return params
 
 
-def _images(images: list[str]) -> list[PilImage]:
-    from lookback.images import load_images
+class _Shown(NamedTuple):
+    """What is asked about, read before a model is loaded."""
 
-    return load_images(images)
+    images: list[PilImage] | None
+    video: list[PilImage] | None
+
+
+def _shown(names: list[str]) -> _Shown:
+    from lookback.images import load_images
+    from lookback.videos import is_video, load_video
+
+    videos = [name for name in names if is_video(name)]
+    if len(videos) > 1:
+        raise ValueError(f"one video at a time: {', '.join(videos)}")
+    images = load_images([name for name in names if name not in videos])
+    return _Shown(images or None, load_video(videos[0]) if videos else None)
 
 
 def _load(model: str | None, engine: str | None, device: str | None) -> Engine:

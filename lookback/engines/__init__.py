@@ -19,6 +19,7 @@ from lookback.signals import Candidate, Candidates
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
     from lookback.engines.checks import CheckReport
+    from lookback.videos import VideoLike
 
     Response = str | Sequence[int] | Candidate
 
@@ -99,6 +100,7 @@ class Engine(Protocol):
         n: int = 25,
         *,
         messages: Messages | None = None,
+        video: VideoLike | None = None,
         source: SourceLike = None,
         temperature: float = 1.2,
         top_p: float = 0.9,
@@ -120,6 +122,7 @@ class Engine(Protocol):
             question: what is asked, without any image placeholder.
             n: how many candidates.
             messages: instead of image and question: a conversation in the chat format.
+            video: beside or instead of an image: a file, or frames as a list of images.
             source: what A_t is measured on; by default every vision token. See
                 `lookback.conversations`.
             temperature: of the sampling; 0 takes the most likely token. Signals are untempered.
@@ -140,6 +143,7 @@ class Engine(Protocol):
         responses: str | Candidate | Sequence[Response] = (),
         *,
         messages: Messages | None = None,
+        video: VideoLike | None = None,
         source: SourceLike = None,
         keep_end: bool = False,
         progress: Progress | None = None,
@@ -152,6 +156,7 @@ class Engine(Protocol):
             question: what was asked, without any image placeholder.
             responses: texts, token-id lists, or candidates (whose token ids are taken as they are).
             messages: instead of image and question: a conversation in the chat format.
+            video: beside or instead of an image: a file, or frames as a list of images.
             source: what A_t is measured on; by default every vision token. See
                 `lookback.conversations`.
             keep_end: let the end-of-turn token be part of each response.
@@ -166,6 +171,7 @@ class Engine(Protocol):
         responses: Sequence[Response] = (),
         *,
         messages: Messages | None = None,
+        video: VideoLike | None = None,
         source: SourceLike = None,
         layers: tuple[int, int] | None = None,
         share: float | None = None,
@@ -176,7 +182,7 @@ class Engine(Protocol):
         For VAUQ, where they are vision tokens.
 
         Args:
-            image, question, responses, messages, source, progress: as for `score`.
+            image, question, responses, messages, video, source, progress: as for `score`.
             layers: the decoder's attention layers that tell what is looked at, end exclusive; by
                 default the family's, for families without any the middle half, with a warning.
             share: of the source tokens to hide, above 0 and at most 1; by default the family's.
@@ -189,6 +195,7 @@ class Engine(Protocol):
         prompts: str | Sequence[str] | None = None,
         *,
         messages: Messages | None = None,
+        video: VideoLike | None = None,
         max_new_tokens: int = 256,
         temperature: float = 0.0,
         top_p: float = 1.0,
@@ -200,6 +207,7 @@ class Engine(Protocol):
             image: a path, URL, bytes, PIL image, a list of these, or None for no image.
             prompts: what to ask.
             messages: instead of both: a conversation in the chat format; it has one answer.
+            video: beside or instead of an image: a file, or frames as a list of images.
             max_new_tokens: the longest answer.
             temperature: of the sampling; 0 takes the most likely token.
             top_p: sample from the likeliest tokens that hold this much probability together.

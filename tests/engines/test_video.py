@@ -55,6 +55,16 @@ def test_signals_equal_eager_maps(lb, messages, source):
     assert int(mask.sum()) == wanted[source] > 0
 
 
+def test_the_argument_says_the_same_as_a_message(lb):
+    (spoken,) = lb.score(messages=asking(("video", CLIP)), responses=["a dog"])
+    (plain,) = lb.score(None, QUESTION, ["a dog"], video=CLIP)
+    np.testing.assert_array_equal(plain.visual_lookback, spoken.visual_lookback)
+    drawn = lb.sample(None, QUESTION, 2, video=CLIP, max_new_tokens=4, seed=0)
+    assert drawn.messages[0]["content"][0]["type"] == "video"
+    assert len(lb.generate(None, ["what?", "why?"], video=CLIP, max_new_tokens=2)) == 2
+    assert np.isfinite(drawn.scores("usc", max_new_tokens=2)).all()
+
+
 def test_a_response_may_not_have_the_videos_placeholder(lb):
     token = lb._prompter.media_tokens["video"]
     with pytest.raises(ValueError, match="is the video placeholder"):

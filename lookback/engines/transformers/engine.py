@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
     from lookback.engines import Response
     from lookback.engines.checks import CheckReport
+    from lookback.videos import VideoLike
 
 PACKAGES = ("torch", "transformers", "tokenizers")
 
@@ -97,6 +98,7 @@ class TransformersEngine(Engine):
         responses: str | Candidate | Sequence[Response] = (),
         *,
         messages: Messages | None = None,
+        video: VideoLike | None = None,
         source: SourceLike = None,
         keep_end: bool = False,
         progress: Progress | None = None,
@@ -110,7 +112,7 @@ class TransformersEngine(Engine):
         def work(prefix: Prefix, ids: list[list[int]]) -> list[Continuation]:
             return self._decoder.score(prefix, [[*one, *end] for one in ids], progress)
 
-        conversation = Conversation.of(image, question, messages)
+        conversation = Conversation.of(image, question, messages, video)
         return self._given(conversation, source, given, work)
 
     def knockout(
@@ -120,6 +122,7 @@ class TransformersEngine(Engine):
         responses: Sequence[Response] = (),
         *,
         messages: Messages | None = None,
+        video: VideoLike | None = None,
         source: SourceLike = None,
         layers: tuple[int, int] | None = None,
         share: float | None = None,
@@ -143,7 +146,7 @@ class TransformersEngine(Engine):
                 raise ValueError("there is no image, so there are no vision tokens to hide")
             return self._decoder.knockout(prefix, ids, chosen, share, progress)
 
-        conversation = Conversation.of(image, question, messages)
+        conversation = Conversation.of(image, question, messages, video)
         return self._given(conversation, source, given, work)
 
     def _given(
@@ -186,6 +189,7 @@ class TransformersEngine(Engine):
         n: int = 25,
         *,
         messages: Messages | None = None,
+        video: VideoLike | None = None,
         source: SourceLike = None,
         temperature: float = 1.2,
         top_p: float = 0.9,
@@ -202,7 +206,7 @@ class TransformersEngine(Engine):
         stops = [stop] if isinstance(stop, str) else list(stop or [])
         if "" in stops:
             raise ValueError("a stop text must not be empty")
-        conversation = Conversation.of(image, question, messages)
+        conversation = Conversation.of(image, question, messages, video)
         with self._lock:
             inputs, mask = self._inputs(conversation, source)
             prompt_ids = inputs["input_ids"][0].tolist()
@@ -241,6 +245,7 @@ class TransformersEngine(Engine):
         prompts: str | Sequence[str] | None = None,
         *,
         messages: Messages | None = None,
+        video: VideoLike | None = None,
         max_new_tokens: int = 256,
         temperature: float = 0.0,
         top_p: float = 1.0,
@@ -248,11 +253,11 @@ class TransformersEngine(Engine):
     ) -> list[str]:
         """As the contract says, in one batch, padded on the left."""
         if isinstance(prompts, str) or prompts is None:
-            conversations = [Conversation.of(image, prompts, messages)]
+            conversations = [Conversation.of(image, prompts, messages, video)]
         elif messages is not None:
             raise TypeError("give either an image and prompts, or messages, not both")
         else:
-            conversations = [Conversation.of(image, one) for one in prompts]
+            conversations = [Conversation.of(image, one, video=video) for one in prompts]
         if not conversations:
             return []
         sampling: dict[str, Any] = {"do_sample": False}

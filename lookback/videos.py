@@ -1,0 +1,81 @@
+"""What users call a video, as frames: a path, or the frames themselves, each an image.
+
+A file is decoded with PyAV (`pip install 'lookback-vlm[video]'`) and frames are taken at even
+distances, the same ones each time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lookback.images import load_images
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from lookback.images import ImageLike
+
+    VideoLike = str | os.PathLike[str] | Sequence[ImageLike]
+
+ENDINGS = (".mp4", ".mov", ".m4v", ".webm", ".mkv", ".avi", ".mpg", ".mpeg")
+FRAMES = 8
+"""How many frames of a file a model is shown."""
+
+
+def is_video(name: object) -> bool:
+    """Whether a path has the ending of a video."""
+    return isinstance(name, (str, os.PathLike)) and str(name).lower().endswith(ENDINGS)
+
+
+def load_video(video: VideoLike, frames: int = FRAMES) -> list[Image]:
+    """The frames of a video as RGB Pillow images.
+
+    Args:
+        video: a file, of which `frames` are taken at even distances; or the frames, all of them.
+        frames: how many of a file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ImportError: a file is given, and PyAV is missing.
+        ValueError: it cannot be decoded, or has no frames.
+    """
+    if not isinstance(video, (str, os.PathLike)):
+        found = load_images(list(video))
+        if not found:
+            raise ValueError("a video needs at least one frame")
+        return found
+    path = Path(video)
+    if not path.is_file():
+        raise FileNotFoundError(f"no video file {str(video)!r}")
+    try:
+        import av
+    except ImportError as error:
+        raise ImportError(
+            f"reading {str(video)!r} needs PyAV: pip install 'lookback-vlm[video]', or give the "
+            "frames as a list of images"
+        ) from error
+    try:
+        with av.open(str(path)) as container:
+            return _evenly(container, frames)
+    except av.FFmpegError as error:
+        raise ValueError(f"cannot read the video {str(video)!r}: {error}") from error
+
+
+def _evenly(container: Any, frames: int) -> list[Image]:
+    """Frames in the middle of `frames` equal parts; all of them if there are fewer.
+
+    The file is read twice, since what it says of its length need not be true.
+    """
+    if not container.streams.video:
+        raise ValueError(f"{container.name!r} has no video in it")
+    total = sum(1 for _ in container.decode(video=0))
+    if not total:
+        raise ValueError(f"{container.name!r} has no frames")
+    count = min(frames, total)
+    wanted = {(2 * i + 1) * total // (2 * count) for i in range(count)}
+    container.seek(0)
+    decoded = enumerate(container.decode(video=0))
+    return [frame.to_image().convert("RGB") for number, frame in decoded if number in wanted]

@@ -35,6 +35,7 @@ test-wheel: $(VENV)/ready
 
 bench: $(VENV)/ready
 	$(BIN)/python bench/speed.py
+	$(BIN)/python bench/operations.py
 	$(BIN)/python bench/memory.py
 	$(BIN)/python bench/formula.py
 	$(BIN)/python bench/studies.py

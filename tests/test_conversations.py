@@ -131,6 +131,8 @@ def test_other_images_for_the_same_words():
     found = Conversation.from_messages(user(*parts))
     pixels = [image.tobytes() for image in found.with_images([noise(5)]).images]
     assert pixels == [noise(5).tobytes()] * 2
+    pixels = [image.tobytes() for image in found.with_images([noise(5), noise(6)]).images]
+    assert pixels == [noise(5).tobytes(), noise(6).tobytes()]  # in their order
     blind = found.with_images(None)
     assert (blind.images, blind.question) == ([], "what?")
     with pytest.raises(SourceError):

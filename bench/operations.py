@@ -1,7 +1,8 @@
 """How many operations are dispatched per decoding step: exact, and the same on every machine.
 
-What a GPU waits for at a small batch is the launch of kernels, so their number counts there. Beside the bare forward pass with a cache of the library: the path of a CPU (fused kernel), and the
-plain one that other devices take.
+What a GPU waits for at a small batch is the launch of kernels, so their number counts there. The
+bare forward pass with a cache of the library, beside the path of a CPU (fused kernel) and the plain
+one that other devices take.
 """
 
 import argparse

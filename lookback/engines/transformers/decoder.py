@@ -143,6 +143,8 @@ class Decoder:
             share: of the source tokens, how many to hide; at least one is.
             progress: called with (responses done, of so many).
         """
+        if not prefix.source:
+            raise ValueError("this prompt has no source tokens to hide")
         shorter = prefix.without_last()
         count = max(1, int(prefix.source * share))
 

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel
+from transformers import PreTrainedModel
 
 from lookback.engines import Progress
-from lookback.engines.transformers.compat import DynamicLayer, DynamicSlidingWindowLayer
+from lookback.engines.transformers.caches import prompt_cache
 from lookback.engines.transformers.knockout import Importance
 from lookback.engines.transformers.logits import (
     TokenStats,
@@ -100,12 +100,7 @@ class Decoder:
                 f"the prompt has {ids.shape[1]} tokens, the model takes {self.max_length}"
             )
         source = source.to(ids.device)
-        cache = DynamicCache(config=text_config(self.model))
-        # Windows are the mask's business: keep every key, so that continuations can share them.
-        cache.layers = [
-            DynamicLayer() if isinstance(layer, DynamicSlidingWindowLayer) else layer
-            for layer in cache.layers
-        ]
+        cache = prompt_cache(self.model)
         reader = LastRow(source[None], keys=ids.shape[1])
         with self._running(), reading(reader):
             out = self.model(**inputs, past_key_values=cache, use_cache=True, **self.last_row)

@@ -20,9 +20,11 @@ from transformers import Cache
 
 from lookback.engines import UnsupportedModelError
 from lookback.engines.transformers.attention import Part, attend, join
+from lookback.engines.transformers.caches import KEYED, check_layers
 from lookback.engines.transformers.compat import (
-    CacheLayerMixin,
     DynamicLayer,
+    HybridLayer,
+    StateLayer,
     causal_mask_function,
     sdpa_mask,
 )
@@ -58,10 +60,21 @@ class Prefix:
     def of(
         cls, cache: Cache, ids: Tensor, source: Tensor, logits: Tensor, lookback: Tensor
     ) -> Prefix:
-        """Take over a prompt's cache; of its `ids` (P,), `source` (P,) marks the source tokens."""
+        """Take over a prompt's cache; of its `ids` (P,), `source` (P,) marks the source tokens.
+
+        Raises:
+            UnsupportedModelError: a layer does not hold one key per token, or is of a class that
+                is not understood.
+        """
         order = torch.cat([source.nonzero()[:, 0], (~source).nonzero()[:, 0]])
+        check_layers(cache.layers)
         for layer in cache.layers:
-            if type(layer) is DynamicLayer and layer.is_initialized:
+            if type(layer) in KEYED and layer.is_initialized:
+                if layer.keys.shape[2] != len(ids):
+                    raise UnsupportedModelError(
+                        f"a {type(layer).__name__} holds {layer.keys.shape[2]} keys after a prompt "
+                        f"of {len(ids)} tokens: they are not the decoder's own context"
+                    )
                 places = order.to(layer.keys.device)
                 layer.keys = layer.keys.index_select(2, places)
                 layer.values = layer.values.index_select(2, places)
@@ -145,6 +158,26 @@ class SharedLayer(DynamicLayer):
             self.values = self.values[beam_idx, :, : self.length]
 
 
+class SharedHybridLayer(StateLayer, SharedLayer):
+    """A layer with a state beside its keys: the keys are shared, each continuation has a state."""
+
+    def __init__(self, prefix: Any, n: int) -> None:
+        SharedLayer.__init__(self, prefix)
+        state = {k: v for k, v in vars(prefix).items() if k not in vars(self)}
+        self.__dict__.update(copy.deepcopy(state))
+        self.device, self.dtype = prefix.device, prefix.dtype
+        StateLayer.reorder_cache(self, torch.zeros(n, dtype=torch.long))
+
+    def lazy_initialization(self, *args: Any, **kwargs: Any) -> None:
+        """Keys come by position, states by name."""
+        (SharedLayer if args else StateLayer).lazy_initialization(self, *args, **kwargs)
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Keep these continuations, in this order."""
+        SharedLayer.reorder_cache(self, beam_idx)
+        StateLayer.reorder_cache(self, beam_idx)
+
+
 class SharedCache(Cache):
     """A cache of n continuations of one prefix, empty at first."""
 
@@ -153,13 +186,12 @@ class SharedCache(Cache):
 
 
 def _shared(layer: Any, n: int) -> Any:
+    check_layers([layer])
     if type(layer) is DynamicLayer:
         return SharedLayer(layer)
-    if isinstance(layer, CacheLayerMixin):
-        raise UnsupportedModelError(
-            f"the keys of a {type(layer).__name__} cannot be shared between continuations"
-        )
-    # A state without keys (convolution, linear attention) is small: each continuation has its own.
+    if type(layer) is HybridLayer:
+        return SharedHybridLayer(layer, n)
+    # A state without keys is small: each continuation has its own.
     own = copy.deepcopy(layer)
     own.reorder_cache(torch.zeros(n, dtype=torch.long))
     return own

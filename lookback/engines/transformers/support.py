@@ -32,12 +32,18 @@ def decoder_configs(model: PreTrainedModel) -> list[PretrainedConfig]:
 
 
 def attention_layers(model: PreTrainedModel) -> int:
-    """In how many layers the decoder attends (layers of linear attention or convolution do not)."""
+    """In how many layers the decoder attends.
+
+    Layers of linear attention or convolution do not; hybrid ones do both.
+    """
     config = text_config(model)
     kinds = getattr(config, "layer_types", None)
     if not kinds:
         return int(config.num_hidden_layers)
-    return sum(kind.endswith("attention") and kind != "linear_attention" for kind in kinds)
+    return sum(
+        kind.startswith("hybrid") or (kind.endswith("attention") and kind != "linear_attention")
+        for kind in kinds
+    )
 
 
 def check_supported(model: Any) -> int:

@@ -30,7 +30,9 @@ from lookback.engines.transformers.logits import (
     streams,
     token_stats,
 )
+from lookback.engines.transformers.padding import without_padding
 from lookback.engines.transformers.prefix import Prefix, SharedCache, SharedPrefix
+from lookback.engines.transformers.state import borrowed, snapshot
 from lookback.engines.transformers.support import (
     attention_layers,
     check_supported,
@@ -79,10 +81,12 @@ class Decoder:
         self.batch_rows = max(64, LOGIT_BYTES // (4 * self.vocab))
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
+    def _running(self, prefix: Prefix | None = None) -> Iterator[None]:
+        """Passes of a new prompt, or of a prefix's continuations; then the model is as before."""
         if self.model.training:
             raise ValueError("the model is in training mode: call model.eval() first")
-        with torch.no_grad(), tapped(self.configs):
+        state = None if prefix is None else prefix.state
+        with borrowed(self.model, state), torch.no_grad(), tapped(self.configs):
             yield
 
     def prefill(self, inputs: Mapping[str, Any], source: Tensor) -> Prefix:
@@ -92,9 +96,10 @@ class Decoder:
             inputs: what the model takes.
             source: (P,), True for the tokens whose attention A_t is.
         """
+        if len(inputs["input_ids"]) != 1:
+            raise ValueError(f"expected one prompt, got a batch of {len(inputs['input_ids'])}")
+        inputs, source = without_padding(inputs, source)
         ids: Tensor = inputs["input_ids"]
-        if ids.shape[0] != 1:
-            raise ValueError(f"expected one prompt, got a batch of {ids.shape[0]}")
         if ids.shape[1] >= self.max_length:
             raise ValueError(
                 f"the prompt has {ids.shape[1]} tokens, the model takes {self.max_length}"
@@ -104,8 +109,12 @@ class Decoder:
         reader = LastRow(source[None], keys=ids.shape[1])
         with self._running(), reading(reader):
             out = self.model(**inputs, past_key_values=cache, use_cache=True, **self.last_row)
-            logits = out.logits[:, -1].float()
-            return Prefix.of(cache, ids[0], source, logits, reader.lookback(self.layers))
+            logits, lookback = out.logits[:, -1].float(), reader.lookback(self.layers)
+            prefix = Prefix.of(cache, ids[0], source, logits, lookback)
+            prefix.state = snapshot(self.model)
+        if inputs.get("position_ids") is not None:
+            prefix.positions = inputs["position_ids"][..., -1:] + 1
+        return prefix
 
     def score(
         self,
@@ -172,7 +181,7 @@ class Decoder:
                 f"the model takes {self.max_length}"
             )
         found: dict[int, Continuation] = {}
-        with self._running():
+        with self._running(prefix):
             for batch in _batches([len(ids) for ids in responses], self.batch_rows):
                 found |= zip(batch, work([responses[i] for i in batch]), strict=True)
                 if progress is not None:
@@ -222,7 +231,11 @@ class Decoder:
         self, ids: Tensor, cache: SharedCache, reader: SharedPrefix
     ) -> tuple[Tensor, Tensor]:
         """Logits (n, R, V) and A_t (n, R) of the next R tokens of each continuation."""
-        out = self.model(input_ids=ids, past_key_values=cache, use_cache=True)
+        more = {}
+        if cache.prefix.positions is not None:
+            more["position_ids"] = cache.next_positions(ids)
+        out = self.model(input_ids=ids, past_key_values=cache, use_cache=True, **more)
+        cache.fed += ids.shape[1]
         lookback = reader.lookback(self.layers) if self.tap else torch.zeros(ids.shape)
         return out.logits, lookback.to(ids.device)
 
@@ -265,7 +278,7 @@ class Decoder:
         alive = torch.arange(n, device=device)
         logits, lookback = prefix.logits.expand(n, -1), prefix.lookback.expand(n, 1)
         cache, reader = SharedCache(prefix, n), SharedPrefix(prefix, tap=self.tap)
-        with self._running(), reading(reader):
+        with self._running(prefix), reading(reader):
             for t in range(steps):
                 probs = next_token_probs(logits, temperature, top_p, top_k)
                 token = draw(probs, uniform[alive, t])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ from lookback.engines.transformers.compat import (
     causal_mask_function,
     sdpa_mask,
 )
+from lookback.engines.transformers.state import State
 from lookback.engines.transformers.tap import Call, Reader
 
 
@@ -42,6 +43,9 @@ class Prefix:
         last: the id of the last token, whose row predicts the first response token.
         logits: (1, V), that prediction.
         lookback: (1, 1), its A_t.
+        state: what the pass left on the model's modules.
+        positions: (..., 1, 1), where the next token stands, if the prompt said where its tokens
+            do; None if that is for the model to say.
     """
 
     layers: list[Any]
@@ -50,6 +54,8 @@ class Prefix:
     last: int
     logits: Tensor
     lookback: Tensor
+    state: State = field(default_factory=dict)
+    positions: Tensor | None = None
 
     @property
     def length(self) -> int:
@@ -101,7 +107,8 @@ class Prefix:
             if layer.is_initialized:
                 shorter.keys, shorter.values = layer.keys[:, :, :-1], layer.values[:, :, :-1]
             layers.append(shorter)
-        return replace(self, layers=layers, order=self.order[:-1])
+        positions = None if self.positions is None else self.positions - 1
+        return replace(self, layers=layers, order=self.order[:-1], positions=positions)
 
 
 class SharedLayer(DynamicLayer):
@@ -183,6 +190,17 @@ class SharedCache(Cache):
 
     def __init__(self, prefix: Prefix, n: int) -> None:
         super().__init__(layers=[_shared(layer, n) for layer in prefix.layers])
+        self.prefix = prefix
+        self.fed = 0  # tokens of each continuation that went through the model
+
+    def next_positions(self, ids: Tensor) -> Tensor:
+        """Where the next tokens (n, R) stand, as `position_ids`."""
+        start = self.prefix.positions
+        if start is None:
+            start = torch.full((1, 1), self.prefix.length, device=ids.device)
+        n, rows = ids.shape
+        steps = torch.arange(self.fed, self.fed + rows, device=ids.device)
+        return (start + steps).expand(*start.shape[:-2], n, rows)
 
 
 def _shared(layer: Any, n: int) -> Any:

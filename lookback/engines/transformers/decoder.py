@@ -8,11 +8,13 @@ for token y_t is the one that predicts it: the prompt's last row for y_1, the ro
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -21,7 +23,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from lookback.engines import Progress
-from lookback.engines.transformers.caches import prompt_cache
+from lookback.engines.transformers.caches import has_state, prompt_cache
+from lookback.engines.transformers.habits import Habits, find_habits
 from lookback.engines.transformers.knockout import Importance
 from lookback.engines.transformers.logits import (
     TokenStats,
@@ -44,6 +47,8 @@ from lookback.signals import SIGNALS
 
 LOGIT_BYTES = 2**28
 """Memory for one batch's logits in float32: it sets how many tokens are scored at once."""
+
+_HABITS: WeakKeyDictionary[PreTrainedModel, Habits] = WeakKeyDictionary()
 
 
 @dataclass
@@ -79,6 +84,29 @@ class Decoder:
         takes = inspect.signature(model.forward).parameters
         self.last_row = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
         self.batch_rows = max(64, LOGIT_BYTES // (4 * self.vocab))
+        if not model.training:
+            _ = self.habits  # a model that cannot go on is refused here, not at its first prompt
+
+    @property
+    def habits(self) -> Habits:
+        """How continuations go through the model; found out once."""
+        if self.model not in _HABITS:
+            fallback = Habits(stepwise=has_state(prompt_cache(self.model).layers))
+            _HABITS[self.model] = find_habits(self.model, self._attempt, fallback)
+        return _HABITS[self.model]
+
+    def _attempt(self, habits: Habits, prompt: list[int], response: list[int]) -> Tensor:
+        """Log-probabilities (T, V) of a response's rows after a prompt, sent through in one way."""
+        ids = torch.tensor([[*prompt, *response[:-1]]], device=self.model.device)
+        inputs = {"input_ids": ids[:, : len(prompt)]}
+        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        prefix = self.prefill(inputs, torch.zeros(len(prompt), dtype=torch.bool))
+        cache, reader = SharedCache(prefix, 1), SharedPrefix(prefix, tap=self.tap)
+        found = [prefix.logits]
+        with self._running(prefix), reading(reader):
+            for rows in ids[:, len(prompt) :].split(1 if habits.stepwise else len(response), 1):
+                found += self._forward(rows, cache, reader, habits)[0]
+        return torch.cat([one.float() for one in found]).log_softmax(-1)
 
     @contextmanager
     def _running(self, prefix: Prefix | None = None) -> Iterator[None]:
@@ -109,7 +137,7 @@ class Decoder:
         reader = LastRow(source[None], keys=ids.shape[1])
         with self._running(), reading(reader):
             out = self.model(**inputs, past_key_values=cache, use_cache=True, **self.last_row)
-            logits, lookback = out.logits[:, -1].float(), reader.lookback(self.layers)
+            logits, lookback = out.logits[:, -1], reader.lookback(self.layers)
             prefix = Prefix.of(cache, ids[0], source, logits, lookback)
             prefix.state = snapshot(self.model)
         if inputs.get("position_ids") is not None:
@@ -204,7 +232,7 @@ class Decoder:
         """Send `rows` (n, R) on after the prefix; row r gives the signals of `next_ids[:, r]`."""
         n, length = rows.shape
         cache = SharedCache(prefix, n)
-        step = max(1, self.batch_rows // n)
+        step = 1 if self.habits.stepwise else max(1, self.batch_rows // n)
         with reading(reader):
             for part in (slice(i, i + step) for i in range(0, length, step)):
                 logits, lookback = self._forward(rows[:, part], cache, reader)
@@ -220,7 +248,7 @@ class Decoder:
         ends = torch.tensor([len(one) for one in responses], device=ids.device)
         valid = torch.arange(length, device=ids.device) < ends[:, None]
         cache, reader = SharedCache(prefix, n), Importance(prefix, n, layers)
-        step = max(1, self.batch_rows // n)
+        step = 1 if self.habits.stepwise else max(1, self.batch_rows // n)
         with reading(reader):
             for part in (slice(i, i + step) for i in range(0, length, step)):
                 reader.valid = valid[:, part]
@@ -228,11 +256,15 @@ class Decoder:
         return reader.received
 
     def _forward(
-        self, ids: Tensor, cache: SharedCache, reader: SharedPrefix
+        self,
+        ids: Tensor,
+        cache: SharedCache,
+        reader: SharedPrefix,
+        habits: Habits | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Logits (n, R, V) and A_t (n, R) of the next R tokens of each continuation."""
         more = {}
-        if cache.prefix.positions is not None:
+        if cache.prefix.positions is not None or (habits or self.habits).positions:
             more["position_ids"] = cache.next_positions(ids)
         out = self.model(input_ids=ids, past_key_values=cache, use_cache=True, **more)
         cache.fed += ids.shape[1]
@@ -324,6 +356,13 @@ def _padded(responses: Sequence[Sequence[int]]) -> Tensor:
 
 def _unpadded(responses: Sequence[Sequence[int]], signals: Tensor) -> list[Continuation]:
     host = signals.cpu().numpy()
+    for response, log_prob in zip(responses, host[SIGNALS.index("log_prob")], strict=True):
+        for token, value in zip(response, log_prob.tolist(), strict=False):
+            if value == -math.inf:
+                raise ValueError(
+                    f"token id {token}: the model rules this token out, so a response with it has "
+                    "no probability"
+                )
     return [
         Continuation(list(response), host[:, i, : len(response)].copy())
         for i, response in enumerate(responses)

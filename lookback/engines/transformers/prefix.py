@@ -252,6 +252,7 @@ class SharedPrefix(Reader):
         scale, softcap, _ = call.settings()
         n, heads, rows, _ = query.shape
         kv_heads, length = key.shape[1], self.prefix.length
+        self._check_mask(call)
         # Every continuation's rows look at the same prompt keys: fold them, and the query heads
         # that share a key head, into the rows of one batch.
         folded = query.unflatten(1, (kv_heads, -1)).permute(1, 0, 2, 3, 4).flatten(1, 3)[None]
@@ -279,6 +280,21 @@ class SharedPrefix(Reader):
             self.observe(call, prompt.keys[0, :, :source], whole.lse)
             self.add(looked * share)
         return whole.out.transpose(1, 2).to(query.dtype).contiguous(), None
+
+    def _check_mask(self, call: Call) -> None:
+        """Only the masks that `mask` makes are understood: a model may put others in their place.
+
+        Raises:
+            UnsupportedModelError: this is another one.
+        """
+        mask, keys = call.mask, self.prefix.length + call.key.shape[2]
+        if mask is not None and (
+            mask.dtype != torch.bool or mask.shape[1:] != (1, call.query.shape[2], keys)
+        ):
+            raise UnsupportedModelError(
+                f"{call.layer} attends with a mask of its own ({mask.dtype}, {tuple(mask.shape)}) "
+                "that changes its scores: continuations cannot share the prompt"
+            )
 
     def observe(self, call: Call, source_keys: Tensor, lse: Tensor) -> None:
         """Called in every layer with (H_kv, source, D) and the rows' log-sum-exps (n, H, R)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ def check_supported(model: Any) -> int:
 
     Raises:
         TypeError: this is no transformers model.
-        UnsupportedModelError: its image does not enter the decoder's own context.
+        UnsupportedModelError: its image does not enter the decoder's own context, or it cannot
+            be sent on after a prompt.
     """
     if not isinstance(model, PreTrainedModel):
         raise TypeError(f"expected a transformers model, got {type(model).__name__}")
@@ -64,6 +66,11 @@ def check_supported(model: Any) -> int:
         raise UnsupportedModelError(
             f"{name} sees the image through cross-attention layers, not as tokens of the decoder's "
             "context: it has no visual lookback in the sense of Eq. 3"
+        )
+    if "past_key_values" not in inspect.signature(model.forward).parameters:
+        raise UnsupportedModelError(
+            f"{name} takes no past_key_values: a response cannot go on after its prompt, only the "
+            "language model inside can"
         )
     try:
         return image_token_id(model.config)

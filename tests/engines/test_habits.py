@@ -187,3 +187,35 @@ def test_tokens_that_a_model_rules_out(value):
     assert not {0, 60, 61, 62} & {int(t) for c in drawn for t in c.token_ids}
     with pytest.raises(ValueError, match="token id 61: the model rules this token out"):
         lb.score(noise(), QUESTION, [[30, 61, 31]])
+
+
+def longrope(length):
+    """Phi-3, whose rotary factors change for all positions beyond a length."""
+    factors = {"short_factor": [1.0] * 8, "long_factor": [1.0 + 0.5 * i for i in range(8)]}
+    rope = {"rope_type": "longrope", "rope_theta": 10000.0, **factors}
+    return odd_model(
+        "phi3",
+        rope_parameters=rope | {"original_max_position_embeddings": length},
+        original_max_position_embeddings=length,
+    )
+
+
+@pytest.mark.parametrize("after", [-5, 3, 20])
+def test_positions_that_all_turn_at_a_length(after):
+    """Exact on either side of it; a prompt before and a response beyond do not fit together."""
+    zoo = build("llava")
+    inputs = inputs_of(lookback.load(zoo.model, zoo.processor), noise(), QUESTION)
+    model = longrope(inputs["input_ids"].shape[1] + after)
+    decoder = Decoder(model)
+    prefix = prefill(decoder, inputs)
+    response = RESPONSES[0]
+    if 0 <= after < len(response) - 1:
+        with pytest.raises(ValueError, match="turns all its positions in another way"):
+            decoder.score(prefix, [response])
+        response = response[: after + 1]
+    found = decoder.score(prefix, [response])[0]
+    expected = eager_signals(model, inputs, response)
+    if 0 <= after < len(RESPONSES[0]) - 1:  # the whole pass has one token more: leave it out
+        expected = eager_signals(model, inputs, response[:after])[:, :after]
+        found = found.cut(after)
+    np.testing.assert_allclose(found.signals, expected, atol=5e-5, rtol=5e-5)

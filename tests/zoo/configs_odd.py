@@ -51,6 +51,7 @@ DECODERS: dict[str, dict[str, Any]] = {
         kv_heads=4,
         attention_head_dim=32,
     ),
+    "phi3": text("phi3", kv_heads=4, sliding_window=None),
     "doge": text("doge", kv_heads=2, keep_window_size=8),
     "minimax": text(
         "minimax",

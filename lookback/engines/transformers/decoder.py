@@ -40,6 +40,7 @@ from lookback.engines.transformers.support import (
     attention_layers,
     check_supported,
     decoder_configs,
+    rope_switches,
     text_config,
 )
 from lookback.engines.transformers.tap import LastRow, reading, tapped
@@ -80,6 +81,7 @@ class Decoder:
         self.configs = decoder_configs(model)
         text = text_config(model)
         self.vocab = int(text.vocab_size)
+        self.switches = rope_switches(model)
         self.max_length = getattr(text, "max_position_embeddings", None) or 2**31
         takes = inspect.signature(model.forward).parameters
         self.last_row = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
@@ -263,6 +265,13 @@ class Decoder:
         habits: Habits | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Logits (n, R, V) and A_t (n, R) of the next R tokens of each continuation."""
+        start, end = cache.prefix.length, cache.prefix.length + cache.fed + ids.shape[1]
+        for length in self.switches:
+            if start <= length < end:
+                raise ValueError(
+                    f"a prompt of {start} tokens goes on beyond {length}, where this model turns "
+                    "all its positions in another way: make the response shorter"
+                )
         more = {}
         if cache.prefix.positions is not None or (habits or self.habits).positions:
             more["position_ids"] = cache.next_positions(ids)

@@ -16,7 +16,8 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-_FIXED = frozenset({"_parameters", "_modules", "training"})  # not what a pass leaves behind
+# What torch itself keeps on every module (weights, hooks, ...) is nothing that a pass leaves.
+_FIXED = frozenset(vars(torch.nn.Module())) - {"_buffers"}
 _OF_A_PROMPT = ("rope_deltas",)  # None in a fresh model; a prompt without images leaves it alone
 
 State = dict[torch.nn.Module, dict[str, Any]]
@@ -69,7 +70,9 @@ def restore(state: State) -> None:
         held = module.__dict__
         for name, value in wanted.items():
             now = held.get(name)
-            if not _same(now, value) and _is_data(now) and _is_data(value):
+            if now is value or _same(now, value):
+                continue
+            if _is_data(now) and _is_data(value):
                 _put(held, name, value)
         for name in held.keys() - wanted.keys() - _FIXED:
             if held[name] is not None and _is_data(held[name]):

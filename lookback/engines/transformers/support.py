@@ -47,6 +47,22 @@ def attention_layers(model: PreTrainedModel) -> int:
     )
 
 
+def rope_switches(model: PreTrainedModel) -> list[int]:
+    """Lengths beyond which the decoder turns *all* positions in another way (longrope).
+
+    Keys that were cached before such a length do not fit to queries after it.
+    """
+    parameters = getattr(text_config(model), "rope_parameters", None) or {}
+    sets = [parameters, *parameters.values()]  # one for all layers, or one for each kind
+    return [
+        int(one["original_max_position_embeddings"])
+        for one in sets
+        if isinstance(one, dict)
+        and one.get("rope_type") == "longrope"
+        and one.get("original_max_position_embeddings")
+    ]
+
+
 def check_supported(model: Any) -> int:
     """The id of the model's image token, if the model can be tapped.
 

@@ -72,6 +72,10 @@ class Call:
                 raise UnsupportedModelError(
                     f"{self.layer} attends with {name!r}, which LookBack cannot read"
                 )
+        if getattr(self.module, "sinks", None) is not None:  # not always passed as s_aux
+            raise UnsupportedModelError(
+                f"{self.layer} attends with learned sinks, which LookBack cannot read"
+            )
         softcap = self.kwargs.get("softcap")
         if softcap is not None and self.function is sdpa_attention_forward:
             # Some releases of transformers would drop it there without a word.

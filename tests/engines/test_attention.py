@@ -87,3 +87,22 @@ def test_bfloat16_keeps_its_sums_in_float32():
     assert whole.out.dtype == share.dtype == torch.float32
     torch.testing.assert_close(whole.out.double(), expected, atol=2e-2, rtol=2e-2)
     torch.testing.assert_close(share.double(), weights[..., :4].sum(-1), atol=2e-3, rtol=2e-3)
+
+
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_part_without_keys_has_no_share(masked):
+    query, key, value = tensors()
+    mask = torch.ones(2, 1, 5, 11, dtype=torch.bool) if masked else None
+    cut = None if mask is None else mask[..., :0]
+    empty = attend(query, key[:, :, :0], value[:, :, :0], scale=0.3, mask=cut)
+    assert empty.out.shape == (2, 4, 5, 8)
+    whole = attend(query, key, value, scale=0.3, mask=mask)
+    for first, second, share in ((empty, whole, 0.0), (whole, empty, 1.0)):
+        joined, found = join(first, second)
+        torch.testing.assert_close(joined.out, whole.out)
+        torch.testing.assert_close(joined.lse, whole.lse)
+        assert (found == share).all()
+    both, found = join(empty, empty)
+    assert (both.out == 0).all()
+    assert (found == 0).all()

@@ -195,6 +195,13 @@ def test_unknown_terms_in_the_scores_are_refused(extra):
         make_call(**{extra: torch.ones(1)}).settings()
 
 
+def test_sinks_that_a_layer_keeps_to_itself_are_refused():
+    call = make_call()
+    call.module.sinks = torch.nn.Parameter(torch.ones(2))
+    with pytest.raises(lookback.UnsupportedModelError, match="sinks"):
+        call.settings()
+
+
 def test_a_softcap_that_sdpa_would_drop_is_refused():
     assert make_call(softcap=3.0).settings().softcap == 3.0
     with pytest.raises(lookback.UnsupportedModelError, match="attn='eager'"):

@@ -94,3 +94,20 @@ def test_streams_depend_on_seed_and_index_alone():
     assert len(np.unique(many)) == many.size
     with pytest.raises(ValueError, match="seed = -1"):
         streams(-1, 1, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("lowest", [True, False])
+def test_tokens_ruled_out_do_not_count(dtype, lowest):
+    """Signals are those of the distribution over the tokens that are left."""
+    low = torch.finfo(dtype).min if lowest else -math.inf
+    logits = torch.randn(3, 40, generator=torch.Generator().manual_seed(0)).to(dtype)
+    full = logits.clone()
+    full[0, [5, 7]] = low  # one row of several: the others keep their whole vocabulary
+    stats = token_stats(full, torch.tensor([9, 9, 5]))
+    left = [i for i in range(40) if i not in (5, 7)]
+    alone = token_stats(logits[:1, left], torch.tensor([left.index(9)]))
+    rest = token_stats(logits[1:], torch.tensor([9, 5]))
+    for found, first, others in zip(stats, alone, rest, strict=True):
+        torch.testing.assert_close(found, torch.cat([first, others]))
+    assert token_stats(full, torch.tensor([5, 9, 9])).log_prob[0] == -math.inf

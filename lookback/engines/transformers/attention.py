@@ -40,13 +40,15 @@ def attend(
 
     Args:
         query: the queries; heads h*g .. h*g + g - 1 share the key head h, g = H / H_kv.
-        key: the keys.
+        key: the keys; there may be none.
         value: the values.
         scale: factor on the scores.
         mask: boolean, (B or 1, 1, R, K), True where a query may look; a row may be all False.
         causal: row r sees keys 0..r; needs R = K and no mask.
         softcap: scores s become softcap * tanh(s / softcap).
     """
+    if not key.shape[2]:  # the fused kernel divides by the number of keys: it would kill Python
+        return _nothing(query, value)
     if query.device.type == "cpu" and softcap is None and key.shape[-1] == value.shape[-1]:
         part = _fused(query, key, value, scale, mask, causal)
     else:
@@ -65,6 +67,13 @@ def join(one: Part, other: Part) -> tuple[Part, Tensor]:
     share = torch.sigmoid(one.lse - other.lse).nan_to_num_(0.0)
     out = torch.lerp(other.out, one.out, share[..., None])
     return Part(out, torch.logaddexp(one.lse, other.lse)), share
+
+
+def _nothing(query: Tensor, value: Tensor) -> Part:
+    """Attention over no keys at all: it has no share in any whole."""
+    shape = query.shape[:-1]
+    out = query.new_zeros((*shape, value.shape[-1]), dtype=torch.float32)
+    return Part(out, out.new_full(shape, -torch.inf))
 
 
 def _fused(

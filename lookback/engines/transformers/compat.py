@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from huggingface_hub import try_to_load_from_cache
 from torch import Tensor
-from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
-from transformers.cache_utils import CacheLayerMixin, DynamicLayer, DynamicSlidingWindowLayer
+from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig, cache_utils
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import (
     ALL_MASK_ATTENTION_FUNCTIONS,
@@ -28,9 +28,11 @@ __all__ = [
     "ALL_MASK_ATTENTION_FUNCTIONS",  # the mask function that the tap stands in front of
     "AttentionInterface",  # where the tap registers its attention function
     "AttentionMaskInterface",  # and, under the same name, its mask function
-    "CacheLayerMixin",  # a cache layer that holds keys, as against one that holds a state
     "DynamicLayer",  # the cache layer whose keys can be shared, and that SharedLayer extends
     "DynamicSlidingWindowLayer",  # the one that forgets keys: a DynamicLayer takes its place
+    "HybridLayer",  # holds a state and keys
+    "HybridSlidingLayer",  # the same, and forgets keys
+    "StateLayer",  # holds a state (convolution, linear attention) and no keys
     "attention_function",
     "attention_name",
     "causal_mask_function",  # tells a plain causal mask, which needs no tensor
@@ -40,6 +42,13 @@ __all__ = [
     "sdpa_mask",  # a boolean mask, whatever attention the model uses
     "set_attention_name",
 ]
+
+StateLayer: Any = cache_utils.LinearAttentionLayer
+HybridLayer: Any = cache_utils.LinearAttentionAndFullAttentionLayer
+# Not in every release; no layer is of this class then.
+HybridSlidingLayer: Any = getattr(
+    cache_utils, "LinearAttentionAndSlidingWindowAttentionLayer", None
+)
 
 
 def attention_name(config: PretrainedConfig) -> str | None:

@@ -8,20 +8,23 @@ for token y_t is the one that predicts it: the prompt's last row for y_1, the ro
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel
+from transformers import PreTrainedModel
 
 from lookback.engines import Progress
-from lookback.engines.transformers.compat import DynamicLayer, DynamicSlidingWindowLayer
+from lookback.engines.transformers.caches import has_state, prompt_cache
+from lookback.engines.transformers.habits import Habits, find_habits
 from lookback.engines.transformers.knockout import Importance
 from lookback.engines.transformers.logits import (
     TokenStats,
@@ -30,11 +33,14 @@ from lookback.engines.transformers.logits import (
     streams,
     token_stats,
 )
+from lookback.engines.transformers.padding import without_padding
 from lookback.engines.transformers.prefix import Prefix, SharedCache, SharedPrefix
+from lookback.engines.transformers.state import borrowed, snapshot
 from lookback.engines.transformers.support import (
     attention_layers,
     check_supported,
     decoder_configs,
+    rope_switches,
     text_config,
 )
 from lookback.engines.transformers.tap import LastRow, reading, tapped
@@ -42,6 +48,8 @@ from lookback.signals import SIGNALS
 
 LOGIT_BYTES = 2**28
 """Memory for one batch's logits in float32: it sets how many tokens are scored at once."""
+
+_HABITS: WeakKeyDictionary[PreTrainedModel, Habits] = WeakKeyDictionary()
 
 
 @dataclass
@@ -73,16 +81,42 @@ class Decoder:
         self.configs = decoder_configs(model)
         text = text_config(model)
         self.vocab = int(text.vocab_size)
+        self.switches = rope_switches(model)
         self.max_length = getattr(text, "max_position_embeddings", None) or 2**31
         takes = inspect.signature(model.forward).parameters
         self.last_row = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
         self.batch_rows = max(64, LOGIT_BYTES // (4 * self.vocab))
+        if not model.training:
+            _ = self.habits  # a model that cannot go on is refused here, not at its first prompt
+
+    @property
+    def habits(self) -> Habits:
+        """How continuations go through the model; found out once."""
+        if self.model not in _HABITS:
+            fallback = Habits(stepwise=has_state(prompt_cache(self.model).layers))
+            _HABITS[self.model] = find_habits(self.model, self._attempt, fallback)
+        return _HABITS[self.model]
+
+    def _attempt(self, habits: Habits, prompt: list[int], response: list[int]) -> Tensor:
+        """Log-probabilities (T, V) of a response's rows after a prompt, sent through in one way."""
+        ids = torch.tensor([[*prompt, *response[:-1]]], device=self.model.device)
+        inputs = {"input_ids": ids[:, : len(prompt)]}
+        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        prefix = self.prefill(inputs, torch.zeros(len(prompt), dtype=torch.bool))
+        cache, reader = SharedCache(prefix, 1), SharedPrefix(prefix, tap=self.tap)
+        found = [prefix.logits]
+        with self._running(prefix), reading(reader):
+            for rows in ids[:, len(prompt) :].split(1 if habits.stepwise else len(response), 1):
+                found += self._forward(rows, cache, reader, habits)[0]
+        return torch.cat([one.float() for one in found]).log_softmax(-1)
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
+    def _running(self, prefix: Prefix | None = None) -> Iterator[None]:
+        """Passes of a new prompt, or of a prefix's continuations; then the model is as before."""
         if self.model.training:
             raise ValueError("the model is in training mode: call model.eval() first")
-        with torch.no_grad(), tapped(self.configs):
+        state = None if prefix is None else prefix.state
+        with borrowed(self.model, state), torch.no_grad(), tapped(self.configs):
             yield
 
     def prefill(self, inputs: Mapping[str, Any], source: Tensor) -> Prefix:
@@ -92,25 +126,25 @@ class Decoder:
             inputs: what the model takes.
             source: (P,), True for the tokens whose attention A_t is.
         """
+        if len(inputs["input_ids"]) != 1:
+            raise ValueError(f"expected one prompt, got a batch of {len(inputs['input_ids'])}")
+        inputs, source = without_padding(inputs, source)
         ids: Tensor = inputs["input_ids"]
-        if ids.shape[0] != 1:
-            raise ValueError(f"expected one prompt, got a batch of {ids.shape[0]}")
         if ids.shape[1] >= self.max_length:
             raise ValueError(
                 f"the prompt has {ids.shape[1]} tokens, the model takes {self.max_length}"
             )
         source = source.to(ids.device)
-        cache = DynamicCache(config=text_config(self.model))
-        # Windows are the mask's business: keep every key, so that continuations can share them.
-        cache.layers = [
-            DynamicLayer() if isinstance(layer, DynamicSlidingWindowLayer) else layer
-            for layer in cache.layers
-        ]
+        cache = prompt_cache(self.model)
         reader = LastRow(source[None], keys=ids.shape[1])
         with self._running(), reading(reader):
             out = self.model(**inputs, past_key_values=cache, use_cache=True, **self.last_row)
-            logits = out.logits[:, -1].float()
-            return Prefix.of(cache, ids[0], source, logits, reader.lookback(self.layers))
+            logits, lookback = out.logits[:, -1], reader.lookback(self.layers)
+            prefix = Prefix.of(cache, ids[0], source, logits, lookback)
+            prefix.state = snapshot(self.model)
+        if inputs.get("position_ids") is not None:
+            prefix.positions = inputs["position_ids"][..., -1:] + 1
+        return prefix
 
     def score(
         self,
@@ -143,6 +177,8 @@ class Decoder:
             share: of the source tokens, how many to hide; at least one is.
             progress: called with (responses done, of so many).
         """
+        if not prefix.source:
+            raise ValueError("this prompt has no source tokens to hide")
         shorter = prefix.without_last()
         count = max(1, int(prefix.source * share))
 
@@ -175,7 +211,7 @@ class Decoder:
                 f"the model takes {self.max_length}"
             )
         found: dict[int, Continuation] = {}
-        with self._running():
+        with self._running(prefix):
             for batch in _batches([len(ids) for ids in responses], self.batch_rows):
                 found |= zip(batch, work([responses[i] for i in batch]), strict=True)
                 if progress is not None:
@@ -198,7 +234,7 @@ class Decoder:
         """Send `rows` (n, R) on after the prefix; row r gives the signals of `next_ids[:, r]`."""
         n, length = rows.shape
         cache = SharedCache(prefix, n)
-        step = max(1, self.batch_rows // n)
+        step = 1 if self.habits.stepwise else max(1, self.batch_rows // n)
         with reading(reader):
             for part in (slice(i, i + step) for i in range(0, length, step)):
                 logits, lookback = self._forward(rows[:, part], cache, reader)
@@ -214,7 +250,7 @@ class Decoder:
         ends = torch.tensor([len(one) for one in responses], device=ids.device)
         valid = torch.arange(length, device=ids.device) < ends[:, None]
         cache, reader = SharedCache(prefix, n), Importance(prefix, n, layers)
-        step = max(1, self.batch_rows // n)
+        step = 1 if self.habits.stepwise else max(1, self.batch_rows // n)
         with reading(reader):
             for part in (slice(i, i + step) for i in range(0, length, step)):
                 reader.valid = valid[:, part]
@@ -222,10 +258,25 @@ class Decoder:
         return reader.received
 
     def _forward(
-        self, ids: Tensor, cache: SharedCache, reader: SharedPrefix
+        self,
+        ids: Tensor,
+        cache: SharedCache,
+        reader: SharedPrefix,
+        habits: Habits | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Logits (n, R, V) and A_t (n, R) of the next R tokens of each continuation."""
-        out = self.model(input_ids=ids, past_key_values=cache, use_cache=True)
+        start, end = cache.prefix.length, cache.prefix.length + cache.fed + ids.shape[1]
+        for length in self.switches:
+            if start <= length < end:
+                raise ValueError(
+                    f"a prompt of {start} tokens goes on beyond {length}, where this model turns "
+                    "all its positions in another way: make the response shorter"
+                )
+        more = {}
+        if cache.prefix.positions is not None or (habits or self.habits).positions:
+            more["position_ids"] = cache.next_positions(ids)
+        out = self.model(input_ids=ids, past_key_values=cache, use_cache=True, **more)
+        cache.fed += ids.shape[1]
         lookback = reader.lookback(self.layers) if self.tap else torch.zeros(ids.shape)
         return out.logits, lookback.to(ids.device)
 
@@ -268,7 +319,7 @@ class Decoder:
         alive = torch.arange(n, device=device)
         logits, lookback = prefix.logits.expand(n, -1), prefix.lookback.expand(n, 1)
         cache, reader = SharedCache(prefix, n), SharedPrefix(prefix, tap=self.tap)
-        with self._running(), reading(reader):
+        with self._running(prefix), reading(reader):
             for t in range(steps):
                 probs = next_token_probs(logits, temperature, top_p, top_k)
                 token = draw(probs, uniform[alive, t])
@@ -314,6 +365,13 @@ def _padded(responses: Sequence[Sequence[int]]) -> Tensor:
 
 def _unpadded(responses: Sequence[Sequence[int]], signals: Tensor) -> list[Continuation]:
     host = signals.cpu().numpy()
+    for response, log_prob in zip(responses, host[SIGNALS.index("log_prob")], strict=True):
+        for token, value in zip(response, log_prob.tolist(), strict=False):
+            if value == -math.inf:
+                raise ValueError(
+                    f"token id {token}: the model rules this token out, so a response with it has "
+                    "no probability"
+                )
     return [
         Continuation(list(response), host[:, i, : len(response)].copy())
         for i, response in enumerate(responses)

@@ -26,21 +26,47 @@ def token_stats(logits: Tensor, token_ids: Tensor) -> TokenStats:
 
     log p is of the full softmax in float32: no temperature, no filter. Self-certainty is
     KL(U || p) = -(1/V) Σ_j log p(j) - log V, with V the size of the logits' last axis.
+
+    A model may rule tokens out by a logit of -inf, or the lowest number there is (Chameleon its
+    image tokens). Such a token has log p = -inf and adds nothing to the entropy; against it
+    KL(U || p) would be infinite, so V counts, and U spreads over, the tokens that are left.
+
+    Raises:
+        FloatingPointError: the logits are not finite otherwise.
     """
     rows, vocab = logits.shape
     stats = torch.empty(3, rows, device=logits.device)
     step = max(1, ROWS_AT_ONCE // vocab)
     for start in range(0, rows, step):
         piece = slice(start, start + step)
+        if logits[piece].amin() <= _lowest(logits.dtype):
+            stats[:, piece] = _stats_of_the_rest(logits[piece], token_ids[piece])
+            continue
         log_p = logits[piece].float().log_softmax(-1)
         stats[0, piece] = log_p.gather(-1, token_ids[piece, None])[:, 0]
         stats[1, piece] = -log_p.mean(-1) - math.log(vocab)
         stats[2, piece] = -(log_p.exp() * log_p).sum(-1)
-    if not stats.isfinite().all():
+    if not (stats[1:].isfinite().all() and (stats[0] <= 0).all()):
         raise FloatingPointError(
             "the model's logits are not finite: try another dtype (float32 or bfloat16)"
         )
     return TokenStats(*stats)
+
+
+def _lowest(dtype: torch.dtype) -> float:
+    """A logit as low as this rules its token out."""
+    return torch.finfo(dtype).min / 2
+
+
+def _stats_of_the_rest(logits: Tensor, token_ids: Tensor) -> Tensor:
+    """The same signals, (3, R), where tokens are ruled out."""
+    out = logits <= _lowest(logits.dtype)
+    left = (~out).sum(-1)
+    log_p = logits.float().masked_fill(out, -torch.inf).log_softmax(-1)
+    token = log_p.gather(-1, token_ids[:, None])[:, 0]
+    log_p = log_p.masked_fill(out, 0.0)
+    entropy = -(log_p.exp() * log_p).sum(-1)  # the tokens ruled out add 1 * 0
+    return torch.stack([token, -log_p.sum(-1) / left - left.log(), entropy])
 
 
 def next_token_probs(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,12 +20,15 @@ from transformers import Cache
 
 from lookback.engines import UnsupportedModelError
 from lookback.engines.transformers.attention import Part, attend, join
+from lookback.engines.transformers.caches import KEYED, check_layers
 from lookback.engines.transformers.compat import (
-    CacheLayerMixin,
     DynamicLayer,
+    HybridLayer,
+    StateLayer,
     causal_mask_function,
     sdpa_mask,
 )
+from lookback.engines.transformers.state import State
 from lookback.engines.transformers.tap import Call, Reader
 
 
@@ -40,6 +43,9 @@ class Prefix:
         last: the id of the last token, whose row predicts the first response token.
         logits: (1, V), that prediction.
         lookback: (1, 1), its A_t.
+        state: what the pass left on the model's modules.
+        positions: (..., 1, 1), where the next token stands, if the prompt said where its tokens
+            do; None if that is for the model to say.
     """
 
     layers: list[Any]
@@ -48,6 +54,8 @@ class Prefix:
     last: int
     logits: Tensor
     lookback: Tensor
+    state: State = field(default_factory=dict)
+    positions: Tensor | None = None
 
     @property
     def length(self) -> int:
@@ -58,10 +66,21 @@ class Prefix:
     def of(
         cls, cache: Cache, ids: Tensor, source: Tensor, logits: Tensor, lookback: Tensor
     ) -> Prefix:
-        """Take over a prompt's cache; of its `ids` (P,), `source` (P,) marks the source tokens."""
+        """Take over a prompt's cache; of its `ids` (P,), `source` (P,) marks the source tokens.
+
+        Raises:
+            UnsupportedModelError: a layer does not hold one key per token, or is of a class that
+                is not understood.
+        """
         order = torch.cat([source.nonzero()[:, 0], (~source).nonzero()[:, 0]])
+        check_layers(cache.layers)
         for layer in cache.layers:
-            if type(layer) is DynamicLayer and layer.is_initialized:
+            if type(layer) in KEYED and layer.is_initialized:
+                if layer.keys.shape[2] != len(ids):
+                    raise UnsupportedModelError(
+                        f"a {type(layer).__name__} holds {layer.keys.shape[2]} keys after a prompt "
+                        f"of {len(ids)} tokens: they are not the decoder's own context"
+                    )
                 places = order.to(layer.keys.device)
                 layer.keys = layer.keys.index_select(2, places)
                 layer.values = layer.values.index_select(2, places)
@@ -88,7 +107,8 @@ class Prefix:
             if layer.is_initialized:
                 shorter.keys, shorter.values = layer.keys[:, :, :-1], layer.values[:, :, :-1]
             layers.append(shorter)
-        return replace(self, layers=layers, order=self.order[:-1])
+        positions = None if self.positions is None else self.positions - 1
+        return replace(self, layers=layers, order=self.order[:-1], positions=positions)
 
 
 class SharedLayer(DynamicLayer):
@@ -145,21 +165,51 @@ class SharedLayer(DynamicLayer):
             self.values = self.values[beam_idx, :, : self.length]
 
 
+class SharedHybridLayer(StateLayer, SharedLayer):
+    """A layer with a state beside its keys: the keys are shared, each continuation has a state."""
+
+    def __init__(self, prefix: Any, n: int) -> None:
+        SharedLayer.__init__(self, prefix)
+        state = {k: v for k, v in vars(prefix).items() if k not in vars(self)}
+        self.__dict__.update(copy.deepcopy(state))
+        self.device, self.dtype = prefix.device, prefix.dtype
+        StateLayer.reorder_cache(self, torch.zeros(n, dtype=torch.long))
+
+    def lazy_initialization(self, *args: Any, **kwargs: Any) -> None:
+        """Keys come by position, states by name."""
+        (SharedLayer if args else StateLayer).lazy_initialization(self, *args, **kwargs)
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Keep these continuations, in this order."""
+        SharedLayer.reorder_cache(self, beam_idx)
+        StateLayer.reorder_cache(self, beam_idx)
+
+
 class SharedCache(Cache):
     """A cache of n continuations of one prefix, empty at first."""
 
     def __init__(self, prefix: Prefix, n: int) -> None:
         super().__init__(layers=[_shared(layer, n) for layer in prefix.layers])
+        self.prefix = prefix
+        self.fed = 0  # tokens of each continuation that went through the model
+
+    def next_positions(self, ids: Tensor) -> Tensor:
+        """Where the next tokens (n, R) stand, as `position_ids`."""
+        start = self.prefix.positions
+        if start is None:
+            start = torch.full((1, 1), self.prefix.length, device=ids.device)
+        n, rows = ids.shape
+        steps = torch.arange(self.fed, self.fed + rows, device=ids.device)
+        return (start + steps).expand(*start.shape[:-2], n, rows)
 
 
 def _shared(layer: Any, n: int) -> Any:
+    check_layers([layer])
     if type(layer) is DynamicLayer:
         return SharedLayer(layer)
-    if isinstance(layer, CacheLayerMixin):
-        raise UnsupportedModelError(
-            f"the keys of a {type(layer).__name__} cannot be shared between continuations"
-        )
-    # A state without keys (convolution, linear attention) is small: each continuation has its own.
+    if type(layer) is HybridLayer:
+        return SharedHybridLayer(layer, n)
+    # A state without keys is small: each continuation has its own.
     own = copy.deepcopy(layer)
     own.reorder_cache(torch.zeros(n, dtype=torch.long))
     return own
@@ -202,6 +252,7 @@ class SharedPrefix(Reader):
         scale, softcap, _ = call.settings()
         n, heads, rows, _ = query.shape
         kv_heads, length = key.shape[1], self.prefix.length
+        self._check_mask(call)
         # Every continuation's rows look at the same prompt keys: fold them, and the query heads
         # that share a key head, into the rows of one batch.
         folded = query.unflatten(1, (kv_heads, -1)).permute(1, 0, 2, 3, 4).flatten(1, 3)[None]
@@ -229,6 +280,21 @@ class SharedPrefix(Reader):
             self.observe(call, prompt.keys[0, :, :source], whole.lse)
             self.add(looked * share)
         return whole.out.transpose(1, 2).to(query.dtype).contiguous(), None
+
+    def _check_mask(self, call: Call) -> None:
+        """Only the masks that `mask` makes are understood: a model may put others in their place.
+
+        Raises:
+            UnsupportedModelError: this is another one.
+        """
+        mask, keys = call.mask, self.prefix.length + call.key.shape[2]
+        if mask is not None and (
+            mask.dtype != torch.bool or mask.shape[1:] != (1, call.query.shape[2], keys)
+        ):
+            raise UnsupportedModelError(
+                f"{call.layer} attends with a mask of its own ({mask.dtype}, {tuple(mask.shape)}) "
+                "that changes its scores: continuations cannot share the prompt"
+            )
 
     def observe(self, call: Call, source_keys: Tensor, lse: Tensor) -> None:
         """Called in every layer with (H_kv, source, D) and the rows' log-sum-exps (n, H, R)."""

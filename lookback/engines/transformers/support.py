@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,34 @@ def decoder_configs(model: PreTrainedModel) -> list[PretrainedConfig]:
 
 
 def attention_layers(model: PreTrainedModel) -> int:
-    """In how many layers the decoder attends (layers of linear attention or convolution do not)."""
+    """In how many layers the decoder attends.
+
+    Layers of linear attention or convolution do not; hybrid ones do both.
+    """
     config = text_config(model)
     kinds = getattr(config, "layer_types", None)
     if not kinds:
         return int(config.num_hidden_layers)
-    return sum(kind.endswith("attention") and kind != "linear_attention" for kind in kinds)
+    return sum(
+        kind.startswith("hybrid") or (kind.endswith("attention") and kind != "linear_attention")
+        for kind in kinds
+    )
+
+
+def rope_switches(model: PreTrainedModel) -> list[int]:
+    """Lengths beyond which the decoder turns *all* positions in another way (longrope).
+
+    Keys that were cached before such a length do not fit to queries after it.
+    """
+    parameters = getattr(text_config(model), "rope_parameters", None) or {}
+    sets = [parameters, *parameters.values()]  # one for all layers, or one for each kind
+    return [
+        int(one["original_max_position_embeddings"])
+        for one in sets
+        if isinstance(one, dict)
+        and one.get("rope_type") == "longrope"
+        and one.get("original_max_position_embeddings")
+    ]
 
 
 def check_supported(model: Any) -> int:
@@ -45,7 +68,8 @@ def check_supported(model: Any) -> int:
 
     Raises:
         TypeError: this is no transformers model.
-        UnsupportedModelError: its image does not enter the decoder's own context.
+        UnsupportedModelError: its image does not enter the decoder's own context, or it cannot
+            be sent on after a prompt.
     """
     if not isinstance(model, PreTrainedModel):
         raise TypeError(f"expected a transformers model, got {type(model).__name__}")
@@ -58,6 +82,11 @@ def check_supported(model: Any) -> int:
         raise UnsupportedModelError(
             f"{name} sees the image through cross-attention layers, not as tokens of the decoder's "
             "context: it has no visual lookback in the sense of Eq. 3"
+        )
+    if "past_key_values" not in inspect.signature(model.forward).parameters:
+        raise UnsupportedModelError(
+            f"{name} takes no past_key_values: a response cannot go on after its prompt, only the "
+            "language model inside can"
         )
     try:
         return image_token_id(model.config)

@@ -72,6 +72,10 @@ class Call:
                 raise UnsupportedModelError(
                     f"{self.layer} attends with {name!r}, which LookBack cannot read"
                 )
+        if getattr(self.module, "sinks", None) is not None:  # not always passed as s_aux
+            raise UnsupportedModelError(
+                f"{self.layer} attends with learned sinks, which LookBack cannot read"
+            )
         softcap = self.kwargs.get("softcap")
         if softcap is not None and self.function is sdpa_attention_forward:
             # Some releases of transformers would drop it there without a word.
@@ -191,6 +195,11 @@ def _mask_row(scores: Tensor, mask: Tensor | None, seen: int, window: int | None
     the unused end of a static cache."""
     keys = scores.shape[-1]
     if mask is not None and mask.ndim == 4:
+        if mask.shape[1] not in (1, scores.shape[1]):
+            raise UnsupportedModelError(
+                f"a layer of {scores.shape[1]} heads attends with {mask.shape[1]} masks of its "
+                "own, which LookBack cannot read"
+            )
         row = mask[:, :, -1, :keys]
         if row.dtype == torch.bool:
             return scores.masked_fill(~row, -torch.inf)
@@ -206,8 +215,8 @@ def _mask_row(scores: Tensor, mask: Tensor | None, seen: int, window: int | None
 
 
 @contextmanager
-def reading(reader: Reader) -> Iterator[None]:
-    """Hand the attention of tapped models to `reader` inside the block."""
+def reading(reader: Reader | None) -> Iterator[None]:
+    """Hand the attention of tapped models to `reader` inside the block; None: to nobody."""
     token = _READER.set(reader)
     try:
         yield
@@ -262,11 +271,11 @@ def _attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None,
+    attention_mask: Tensor | None = None,  # some models pass it by this name
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
     function = _base_function(type(module).__module__, base)
-    call = Call(function, module, query, key, value, mask, kwargs)
+    call = Call(function, module, query, key, value, attention_mask, kwargs)
     reader = _READER.get()
     return call.run() if reader is None else reader.attend(call)
 

@@ -1,0 +1,221 @@
+"""Decoders that go on in ways of their own: exact, or refused in one line."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from engines.reference import QUESTION, attention, eager_signals, inputs_of, noise, prefill
+from transformers import (
+    Blip2Config,
+    Blip2ForConditionalGeneration,
+    InstructBlipConfig,
+    InstructBlipForConditionalGeneration,
+)
+from zoo import build
+from zoo.configs_odd import build_odd, odd_model
+
+import lookback
+from lookback.engines.transformers.decoder import Decoder
+from lookback.signals import SIGNALS
+
+RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52]]
+STATES = ["jamba", "bamba", "granitemoehybrid", "falcon_h1", "zamba2"]
+
+
+def stack(candidate):
+    return np.stack([getattr(candidate, name) for name in SIGNALS])
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_hybrid_decoders_equal_eager_maps(name):
+    zoo = build_odd(name)
+    lb = lookback.load(zoo.model, zoo.processor)
+    inputs = inputs_of(lb, noise(), QUESTION)
+    for found, response in zip(lb.score(noise(), QUESTION, RESPONSES), RESPONSES, strict=True):
+        expected = eager_signals(zoo.model, inputs, response)
+        np.testing.assert_allclose(stack(found), expected, atol=5e-5, rtol=5e-5)
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_what_hybrid_decoders_sample_scores_the_same(name):
+    # Zamba2's own step differs from its own pass over several tokens by this much.
+    tolerance = 2e-2 if name == "zamba2" else 5e-5
+    zoo = build_odd(name)
+    lb = lookback.load(zoo.model, zoo.processor)
+    drawn = lb.sample(noise(), QUESTION, 4, max_new_tokens=8, seed=3, keep_end=True)
+    for a, b in zip(drawn, lb.score(noise(), QUESTION, list(drawn)), strict=True):
+        np.testing.assert_allclose(stack(a), stack(b), atol=tolerance, rtol=tolerance)
+
+
+def test_habits_are_found_by_trying():
+    assert Decoder(build_odd("jamba").model).habits == (True, False)
+    assert Decoder(build_odd("bamba").model).habits.positions
+    assert Decoder(build("llava").model).habits == (False, False)
+    assert Decoder(build("paligemma").model).habits == (False, False)  # it counts from 1
+
+
+class Loses(torch.nn.Module):
+    """A layer that keeps something from one pass to the next where no cache knows of it."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, hidden_states, *args, past_key_values=None, **kwargs):
+        out = self.layer(hidden_states, *args, past_key_values=past_key_values, **kwargs)
+        cache = past_key_values
+        if cache is not None and type(cache).__name__ == "DynamicCache":
+            out = out + 0.5 * out.roll(1, -1)  # as if it knew its own cache class alone
+        return out
+
+
+def test_a_model_that_never_agrees_is_refused_when_it_is_taken_in():
+    zoo = build("llava")
+    model = copy.deepcopy(zoo.model)
+    layers = model.get_decoder().layers
+    layers[1] = Loses(layers[1])
+    with pytest.raises(lookback.UnsupportedModelError, match="own generation"):
+        lookback.load(model, zoo.processor)
+
+
+def test_a_model_in_training_mode_is_tried_when_it_is_asked():
+    zoo = build("llava")
+    model = copy.deepcopy(zoo.model).train()
+    decoder = Decoder(model)
+    model.eval()
+    inputs = inputs_of(lookback.load(zoo.model, zoo.processor), noise(), QUESTION)
+    found = decoder.score(prefill(decoder, inputs), RESPONSES)[0]
+    expected = eager_signals(model, inputs, RESPONSES[0])
+    np.testing.assert_allclose(found.signals, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_trying_is_not_recorded_and_leaves_no_trace():
+    """Somebody's own recording goes on around it, and the model is as it was."""
+    zoo = build("qwen2_5_vl")
+    model = copy.deepcopy(zoo.model)
+    plain = lookback.load(zoo.model, zoo.processor)
+    inputs = inputs_of(plain, noise(), QUESTION)
+    with lookback.record(model, zoo.processor) as recorder:
+        lookback.load(model, zoo.processor)
+        assert recorder._generations == []
+        out = model.generate(**inputs, do_sample=False, max_new_tokens=4)
+    found = recorder.candidates(out)[0]
+    expected = plain.score(noise(), QUESTION, [found])[0]
+    np.testing.assert_allclose(stack(found), stack(expected), atol=1e-5, rtol=1e-5)
+
+
+def test_masks_of_a_models_own_are_refused():
+    """Doge passes its mask by name, and makes it of its values: nothing that can be shared."""
+    zoo = build_odd("doge")
+    with pytest.raises(lookback.UnsupportedModelError, match="mask of its own"):
+        lookback.load(zoo.model, zoo.processor)
+
+
+def test_masks_of_a_models_own_are_read_where_they_are_whole():
+    """Recording needs no sharing: the last row's mask is all there."""
+    zoo = build_odd("doge")
+    inputs = inputs_of(lookback.load(build("llava").model, zoo.processor), noise(), QUESTION)
+    asked = {"do_sample": False, "max_new_tokens": 4, "min_new_tokens": 4}
+    told = {"output_attentions": True, "return_dict_in_generate": True}
+    with attention(zoo.model, "eager"):
+        with lookback.record(zoo.model, zoo.processor) as recorder:
+            out = zoo.model.generate(**inputs, **asked)
+        maps = zoo.model.generate(**inputs, **asked, **told).attentions
+    found = recorder.candidates(out)[0]
+    vision = inputs["input_ids"][0] == zoo.model.config.image_token_index
+    for t, layers in enumerate(maps):
+        seen = torch.cat([vision, torch.zeros(t, dtype=torch.bool)])
+        mass = torch.cat([one[0, :, -1, seen].sum(-1) for one in layers]).mean()
+        assert found.visual_lookback[t] == pytest.approx(float(mass), abs=1e-5)
+
+
+def test_a_cache_class_of_a_models_own_is_refused_in_one_line():
+    zoo = build_odd("minimax")
+    with pytest.raises(lookback.UnsupportedModelError, match="cache of its own") as refused:
+        lookback.load(zoo.model, zoo.processor)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [
+        (Blip2ForConditionalGeneration, Blip2Config(image_token_index=7)),
+        (InstructBlipForConditionalGeneration, InstructBlipConfig(image_token_index=7)),
+    ],
+)
+def test_models_that_cannot_go_on_themselves_are_refused(kind, config):
+    with torch.device("meta"):
+        model = kind(config).eval()
+    with pytest.raises(lookback.UnsupportedModelError, match="takes no past_key_values"):
+        Decoder(model)
+
+
+def ruling_out(tokens, value):
+    """LLaVA with tokens that it never says, as Chameleon does it."""
+    model = odd_model("falcon_h1")
+
+    def hook(module, args, output):
+        output[..., tokens] = value
+        return output
+
+    model.lm_head.register_forward_hook(hook)
+    return model
+
+
+@pytest.mark.parametrize("value", [-torch.inf, torch.finfo(torch.float32).min])
+def test_tokens_that_a_model_rules_out(value):
+    """Token 0, which fills up short responses, is one of them."""
+    tokens = [0, 60, 61, 62]
+    model = ruling_out(tokens, value)
+    zoo = build("llava")
+    lb = lookback.load(model, zoo.processor)
+    inputs = inputs_of(lb, noise(), QUESTION)
+    ids = torch.cat([inputs["input_ids"], torch.tensor([RESPONSES[0]])], 1)
+    with torch.no_grad():
+        logits = model(**inputs | {"input_ids": ids, "attention_mask": torch.ones_like(ids)}).logits
+    rows = logits[0, inputs["input_ids"].shape[1] - 1 : -1].double()
+    left = [i for i in range(rows.shape[1]) if i not in tokens]
+    log_p = rows[:, left].log_softmax(-1)
+    found = lb.score(noise(), QUESTION, RESPONSES)[0]
+    at = [left.index(token) for token in RESPONSES[0]]
+    np.testing.assert_allclose(found.log_prob, log_p[range(len(at)), at], atol=5e-5)
+    np.testing.assert_allclose(found.entropy, -(log_p.exp() * log_p).sum(-1), atol=5e-5)
+    certain = -log_p.mean(-1) - np.log(len(left))
+    np.testing.assert_allclose(found.self_certainty, certain, atol=5e-5)
+    drawn = lb.sample(noise(), QUESTION, 8, temperature=2.0, top_p=1.0, max_new_tokens=8, seed=1)
+    assert not {0, 60, 61, 62} & {int(t) for c in drawn for t in c.token_ids}
+    with pytest.raises(ValueError, match="token id 61: the model rules this token out"):
+        lb.score(noise(), QUESTION, [[30, 61, 31]])
+
+
+def longrope(length):
+    """Phi-3, whose rotary factors change for all positions beyond a length."""
+    factors = {"short_factor": [1.0] * 8, "long_factor": [1.0 + 0.5 * i for i in range(8)]}
+    rope = {"rope_type": "longrope", "rope_theta": 10000.0, **factors}
+    return odd_model(
+        "phi3",
+        rope_parameters=rope | {"original_max_position_embeddings": length},
+        original_max_position_embeddings=length,
+    )
+
+
+@pytest.mark.parametrize("after", [-5, 3, 20])
+def test_positions_that_all_turn_at_a_length(after):
+    """Exact on either side of it; a prompt before and a response beyond do not fit together."""
+    zoo = build("llava")
+    inputs = inputs_of(lookback.load(zoo.model, zoo.processor), noise(), QUESTION)
+    model = longrope(inputs["input_ids"].shape[1] + after)
+    decoder = Decoder(model)
+    prefix = prefill(decoder, inputs)
+    response = RESPONSES[0]
+    if 0 <= after < len(response) - 1:
+        with pytest.raises(ValueError, match="turns all its positions in another way"):
+            decoder.score(prefix, [response])
+        response = response[: after + 1]
+    found = decoder.score(prefix, [response])[0]
+    expected = eager_signals(model, inputs, response)
+    if 0 <= after < len(RESPONSES[0]) - 1:  # the whole pass has one token more: leave it out
+        expected = eager_signals(model, inputs, response[:after])[:, :after]
+        found = found.cut(after)
+    np.testing.assert_allclose(found.signals, expected, atol=5e-5, rtol=5e-5)

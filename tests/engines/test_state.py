@@ -1,0 +1,185 @@
+"""What a prompt leaves on the model belongs to the prompt, and the user's belongs to the user."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from engines.reference import QUESTION, eager_signals, inputs_of, noise, prefill
+from transformers import DynamicCache
+from zoo import build
+from zoo.configs_odd import build_odd
+
+import lookback
+from lookback.engines.transformers.decoder import Decoder
+
+RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52]]
+KEEPING = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5"]  # they write on themselves
+NAMES = [*KEEPING, "llava", "gemma3", "lfm2_vl"]
+SAMPLING = {
+    "temperature": 1.2,
+    "top_p": 0.9,
+    "top_k": None,
+    "max_new_tokens": 6,
+    "seed": 1,
+    "end_tokens": [],
+}
+
+
+def setup(name):
+    """A decoder, and three prompts whose positions go on differently: many images, one, none."""
+    zoo = build(name)
+    lb = lookback.load(zoo.model, zoo.processor)
+    prompts = [inputs_of(lb, [noise(i) for i in range(k)] or None, QUESTION) for k in (2, 1, 0)]
+    return zoo.model, Decoder(zoo.model), prompts
+
+
+def assert_exact(model, inputs, found):
+    for one, response in zip(found, RESPONSES, strict=True):
+        expected = eager_signals(model, inputs, response)
+        np.testing.assert_allclose(one.signals, expected, atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_prompts_interleaved_equal_each_alone(name):
+    model, decoder, prompts = setup(name)
+    prefixes = [prefill(decoder, inputs) for inputs in prompts]
+    for _ in range(2):
+        for inputs, prefix in zip(prompts, prefixes, strict=True):
+            assert_exact(model, inputs, decoder.score(prefix, RESPONSES))
+
+
+@pytest.mark.parametrize("name", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava"])
+def test_interleaved_draws_and_knockouts_equal_each_alone(name):
+    _, decoder, prompts = setup(name)
+
+    def both(prefix):
+        drawn = decoder.sample(prefix, 3, **SAMPLING)
+        return drawn + decoder.knockout(prefix, RESPONSES, (0, 2), 0.5)
+
+    alone = [both(prefill(decoder, inputs)) for inputs in prompts[:2]]
+    prefixes = [prefill(decoder, inputs) for inputs in prompts]
+    for expected, prefix in zip(alone, prefixes[:2], strict=True):
+        for a, b in zip(expected, both(prefix), strict=True):
+            assert a.token_ids == b.token_ids
+            np.testing.assert_allclose(a.signals, b.signals, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_prompt_without_images_does_not_inherit_positions(name):
+    """The user's own pass over images is the last thing that the model saw."""
+    model, decoder, (images, _, text) = setup(name)
+    with torch.no_grad():
+        model(**images)
+    assert_exact(model, text, decoder.score(prefill(decoder, text), RESPONSES))
+
+
+def step(model, cache, token):
+    with torch.no_grad():
+        ids = torch.tensor([[token]])
+        return model(input_ids=ids, past_key_values=cache, use_cache=True).logits
+
+
+def begin(model, inputs):
+    """Somebody's own loop after its first pass."""
+    cache = DynamicCache(config=model.config.get_text_config())
+    with torch.no_grad():
+        model(**inputs, past_key_values=cache, use_cache=True)
+    return cache
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("fails", [False, True])
+def test_somebodys_own_loop_goes_on_as_if_nothing_had_been(name, fails):
+    model, decoder, (images, one, text) = setup(name)
+    cache = begin(model, images)
+    expected = [step(model, cache, token) for token in (30, 31, 32)]
+    prefix = prefill(decoder, one)
+    cache = begin(model, images)
+    for token, logits in zip((30, 31, 32), expected, strict=True):
+        if fails:
+            with pytest.raises(ZeroDivisionError):
+                decoder.score(prefix, RESPONSES, lambda done, of: 1 // 0)
+        else:
+            decoder.score(prefix, RESPONSES)
+            prefill(decoder, text)
+        assert torch.equal(step(model, cache, token), logits)
+
+
+def test_threads_with_engines_of_their_own_on_one_model():
+    """The model is one: whoever comes second waits, whichever engine he came through."""
+    model, _, prompts = setup("qwen2_5_vl")
+    expected = [[eager_signals(model, inputs, r) for r in RESPONSES] for inputs in prompts[:2]]
+    found, errors = [[], []], []
+
+    def work(i):
+        try:
+            decoder = Decoder(model)
+            for _ in range(5):
+                found[i].append(decoder.score(prefill(decoder, prompts[i]), RESPONSES))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    for rounds, right in zip(found, expected, strict=True):
+        for one in rounds:
+            for got, want in zip(one, right, strict=True):
+                np.testing.assert_allclose(got.signals, want, atol=2e-5, rtol=2e-5)
+
+
+class Keeps(torch.nn.Module):
+    """Keeps whatever a model may keep on itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+        self.register_buffer("frequencies", torch.ones(2), persistent=False)
+        self.longest, self.deltas, self.history, self.by_name = 4, None, [], {}
+        self.ready = False
+
+    def forward(self, x):
+        self.register_buffer("frequencies", x.clone(), persistent=False)
+        self.longest += 1
+        self.deltas = x
+        self.history.append(x)
+        self.by_name["x"] = x
+        self.late = x
+        self.ready = True
+
+
+def test_whatever_is_kept_is_put_back():
+    from lookback.engines.transformers.state import borrowed, snapshot
+
+    model = torch.nn.Sequential(Keeps())
+    keeps, history, frequencies = model[0], model[0].history, model[0].frequencies
+    with borrowed(model):
+        keeps(torch.zeros(2))
+        state = snapshot(model)
+    assert keeps.frequencies is frequencies
+    assert (keeps.longest, keeps.deltas, keeps.history, keeps.by_name) == (4, None, [], {})
+    assert keeps.history is history
+    assert not hasattr(keeps, "late")
+    assert keeps.ready  # what has been set up stays set up
+    with borrowed(model, state):
+        assert keeps.longest == 5
+        assert keeps.late is keeps.deltas is keeps.history[0] is keeps.by_name["x"]
+        assert torch.equal(keeps.frequencies, torch.zeros(2))
+        keeps(torch.ones(2))
+    with borrowed(model, state):  # the prompt's own has not moved on
+        assert keeps.longest == 5
+        assert len(keeps.history) == 1
+    assert keeps.longest == 4
+
+
+def test_hooks_that_the_first_pass_sets_up_are_set_up_once():
+    """A fresh model: its first pass ever is the engine's."""
+    zoo = build_odd("falcon_h1")
+    lb = lookback.load(zoo.model, zoo.processor)
+    inputs = inputs_of(lb, noise(), QUESTION)
+    first, second = (prefill(lb._decoder, inputs).logits for _ in range(2))
+    assert torch.equal(first, second)

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 from engines.reference import QUESTION, attention, eager_signals, inputs_of, noise
-from zoo import EXTRA_NAMES, NAMES, UNSUPPORTED_NAMES, build, build_unsupported
+from zoo import EXTRA_NAMES, MORE_NAMES, NAMES, UNSUPPORTED_NAMES, build, build_unsupported
 
 import lookback
 from lookback.families import image_token_id
 from lookback.signals import SIGNALS
 
-ALL = NAMES + EXTRA_NAMES
+ALL = NAMES + EXTRA_NAMES + MORE_NAMES
 SAMPLING = {"temperature": 1.2, "top_p": 0.9, "max_new_tokens": 12, "seed": 3}
 
 

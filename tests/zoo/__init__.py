@@ -21,10 +21,11 @@ from typing import Any
 import pytest
 from transformers import PreTrainedModel
 
-from . import configs, configs_extra, models, processors
+from . import configs, configs_extra, configs_more, models, processors, processors_more
 
 NAMES: list[str] = list(configs.SUPPORTED)
 EXTRA_NAMES: list[str] = list(configs_extra.EXTRA)
+MORE_NAMES: list[str] = list(configs_more.MORE)
 UNSUPPORTED_NAMES: list[str] = [*configs_extra.UNSUPPORTED, "remote"]
 OLDEST = version("transformers").startswith("5.16.")
 
@@ -42,8 +43,8 @@ class Zoo:
 
 @functools.cache
 def build(name: str) -> Zoo:
-    """The family `name`, one of `NAMES` or `EXTRA_NAMES`."""
-    return _build(name, NAMES + EXTRA_NAMES)
+    """The family `name`, one of `NAMES`, `EXTRA_NAMES` or `MORE_NAMES`."""
+    return _build(name, NAMES + EXTRA_NAMES + MORE_NAMES)
 
 
 @functools.cache
@@ -57,7 +58,7 @@ def _build(name: str, names: list[str]) -> Zoo:
     if name not in names:
         raise ValueError(f"{name!r} is not one of {names}")
     try:
-        processor = processors.BUILDERS[name]()
+        processor = (processors.BUILDERS | processors_more.BUILDERS)[name]()
     except ImportError as error:
         # At the oldest release some processors need torchvision, which nothing else here does.
         reason = "".join(traceback.format_exception(error))

@@ -63,7 +63,9 @@ def _llava(kv_heads: int) -> Callable[[Ids], dict[str, Any]]:
     return make
 
 
-def qwen(model_type: str, tower: dict[str, Any], **decoder: Any) -> Callable[[Ids], dict[str, Any]]:
+def qwen(
+    model_type: str, tower: dict[str, Any], /, **decoder: Any
+) -> Callable[[Ids], dict[str, Any]]:
     """The Qwen-VL line: its own vision tower and rotary positions in three dimensions."""
 
     def make(ids: Ids) -> dict[str, Any]:

@@ -60,6 +60,15 @@ class PilTiles(hf.SiglipImageProcessorPil):
         return features
 
 
+class PilCrops(hf.GotOcr2ImageProcessorPil):
+    """Cohere2 Vision's image processor (torchvision only): the same tiles as GOT-OCR's.
+
+    Its processor reads here how many tokens a side of a tile has, which it calls patches.
+    """
+
+    patch_size = IMAGE // PATCH // 2
+
+
 class RowColKwargs(Siglip2ImageProcessorKwargs, total=False):
     """Lets LFM2-VL's processor ask for the grid of tiles."""
 

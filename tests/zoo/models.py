@@ -21,6 +21,7 @@ from transformers import (
 
 from .configs import HIDDEN, SUPPORTED
 from .configs_extra import EXTRA, UNSUPPORTED
+from .configs_more import MORE
 from .remote import RemoteAttention
 
 SHARPNESS = 2.5  # standard deviation of the attention scores
@@ -53,7 +54,7 @@ def model(name: str, tokenizer: Any) -> PreTrainedModel:
 
 def _config(name: str, tokenizer: Any) -> PretrainedConfig:
     """The configuration of `name` over the vocabulary of `tokenizer`."""
-    table = SUPPORTED | EXTRA | UNSUPPORTED
+    table = SUPPORTED | EXTRA | MORE | UNSUPPORTED
     values = copy.deepcopy(table[name](tokenizer.convert_tokens_to_ids))
     special = [f"{kind}_token_id" for kind in ("bos", "eos", "pad")]
     values["text_config"] |= {key: getattr(tokenizer, key) for key in special}

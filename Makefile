@@ -7,7 +7,7 @@ OLDEST := .venv-oldest
 TORCH := torch==2.13.0
 
 .PHONY: demo test bench lint types tests test-oldest test-wheel clean
-.PHONY: bench-scorers train-embedded evaluate-embedded reproduce
+.PHONY: models-table bench-scorers train-embedded evaluate-embedded reproduce
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -32,6 +32,10 @@ test-oldest: $(OLDEST)/ready
 # The wheel in an environment of its own.
 test-wheel: $(VENV)/ready
 	$(BIN)/pytest -m wheel tests/test_wheel.py
+
+# README's table of models, from the zoo that the tests compare.
+models-table: $(VENV)/ready
+	PYTHONPATH=tests $(BIN)/python -m zoo.table --write
 
 bench: $(VENV)/ready
 	$(BIN)/python bench/speed.py

@@ -25,8 +25,15 @@ from . import configs, configs_extra, configs_more, models, processors, processo
 
 NAMES: list[str] = list(configs.SUPPORTED)
 EXTRA_NAMES: list[str] = list(configs_extra.EXTRA)
-MORE_NAMES: list[str] = list(configs_more.MORE)
+# The processor writes all images of a prompt as one run of tokens, so none can be told by itself.
+ONE_RUN: list[str] = ["paligemma", "paligemma2"]
+# What cannot be asked today, and what it says then.
+KNOWN: dict[str, str] = {
+    "got_ocr2": "Nested images are only supported with `multi_page`",
+}
+MORE_NAMES: list[str] = [name for name in configs_more.MORE if name not in KNOWN]
 UNSUPPORTED_NAMES: list[str] = [*configs_extra.UNSUPPORTED, "remote"]
+TOLERANCE = 1e-5  # of every signal against eager maps, in float32
 OLDEST = version("transformers").startswith("5.16.")
 
 
@@ -41,10 +48,20 @@ class Zoo:
     real_processor: bool = True
 
 
+def generate_tolerance(name: str) -> float:
+    """How near the signals of `name` are to what `generate` computes.
+
+    In the extra families transformers' own sdpa and eager passes differ by up to 1e-3.
+    """
+    return 1e-3 if name in EXTRA_NAMES else TOLERANCE
+
+
 @functools.cache
 def build(name: str) -> Zoo:
-    """The family `name`, one of `NAMES`, `EXTRA_NAMES` or `MORE_NAMES`."""
-    return _build(name, NAMES + EXTRA_NAMES + MORE_NAMES)
+    """The family `name`, one of `NAMES`, `EXTRA_NAMES`, `MORE_NAMES` or `KNOWN`."""
+    if OLDEST and name in configs_more.MORE:
+        pytest.skip(f"{name}: compared at the newest release of transformers only")
+    return _build(name, [*NAMES, *EXTRA_NAMES, *MORE_NAMES, *KNOWN])
 
 
 @functools.cache

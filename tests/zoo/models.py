@@ -26,6 +26,7 @@ from .remote import RemoteAttention
 
 SHARPNESS = 2.5  # standard deviation of the attention scores
 PEAKEDNESS = 2.8  # standard deviation of the logits
+CONFIGS = SUPPORTED | EXTRA | MORE | UNSUPPORTED
 
 
 def model(name: str, tokenizer: Any) -> PreTrainedModel:
@@ -54,8 +55,7 @@ def model(name: str, tokenizer: Any) -> PreTrainedModel:
 
 def _config(name: str, tokenizer: Any) -> PretrainedConfig:
     """The configuration of `name` over the vocabulary of `tokenizer`."""
-    table = SUPPORTED | EXTRA | MORE | UNSUPPORTED
-    values = copy.deepcopy(table[name](tokenizer.convert_tokens_to_ids))
+    values = copy.deepcopy(CONFIGS[name](tokenizer.convert_tokens_to_ids))
     special = [f"{kind}_token_id" for kind in ("bos", "eos", "pad")]
     values["text_config"] |= {key: getattr(tokenizer, key) for key in special}
     values["text_config"] |= {"vocab_size": len(tokenizer)}

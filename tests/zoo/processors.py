@@ -62,7 +62,9 @@ def llava_next() -> Any:
 
 def llava_onevision() -> Any:
     """LLaVA-OneVision: tiles for a single image, a plain overview each for several."""
-    tokenizer = tok.chatml("<image>\n", image_token="<image>", video_token="<video>")
+    tokenizer = tok.chatml(
+        "<image>\n", video="<video>\n", image_token="<image>", video_token="<video>"
+    )
     return with_video(
         hf.LlavaOnevisionProcessor,
         hf.LlavaOnevisionImageProcessorPil(size=SQUARE, image_grid_pinpoints=TILES),

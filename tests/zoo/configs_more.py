@@ -231,4 +231,63 @@ MORE: Table = {
         sliding_window=WINDOW,
         layer_types=["sliding_attention", "full_attention"] * 2,
     ),
+    "video_llama_3": qwen(
+        "video_llama_3",
+        vision(patch_size=PATCH // 2),
+        model_type="qwen2",
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+    ),
+    "paddleocr_vl": lambda ids: {
+        "model_type": "paddleocr_vl",
+        "text_config": text(rope_parameters=MROPE),
+        "vision_config": vision(patch_size=PATCH // 2),
+        "image_token_id": ids("<|IMAGE_PLACEHOLDER|>"),
+        "vision_start_token_id": ids("<|IMAGE_START|>"),
+        "vision_end_token_id": ids("<|IMAGE_END|>"),
+    },
+    "ernie4_5_vl_moe": lambda ids: {
+        "model_type": "ernie4_5_vl_moe",
+        "text_config": text(
+            rope_parameters=MROPE | {"mrope_section": [3, 3, 2]},
+            moe_intermediate_size=[32, 16],
+            moe_k=2,
+            moe_num_experts=4,
+            moe_num_shared_experts=1,
+        ),
+        "vision_config": {
+            "depth": 2,
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_heads": 2,
+            "patch_size": PATCH // 2,
+        },
+        **{
+            f"{kind}_{edge}token_id": ids(f"<|{kind}_{edge}token|>")
+            for kind in ("image", "video")
+            for edge in ("", "start_", "end_")
+        },
+    },
+    "hunyuan_vl": lambda ids: {
+        "model_type": "hunyuan_vl",
+        "text_config": text(
+            rope_parameters={
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "mrope_section": [2, 2, 2, 2],
+            }
+        ),
+        "vision_config": vision(
+            patch_size=PATCH // 2, out_hidden_size=HIDDEN, max_image_size=2 * IMAGE
+        ),
+        "image_token_id": ids("<image>"),
+        "im_start_id": ids("<im_start>"),
+        "im_end_id": ids("<im_end>"),
+    },
+    "qianfan_ocr": lambda ids: {
+        "model_type": "qianfan_ocr",
+        "text_config": text("qwen3"),
+        "vision_config": vision(patch_size=PATCH // 2),
+        "image_token_id": ids("<IMG_CONTEXT>"),
+        "image_seq_length": (IMAGE // PATCH) ** 2,
+    },
 }

@@ -195,6 +195,76 @@ def _glm(line: str) -> Callable[[], Any]:
     return make
 
 
+def video_llama_3() -> Any:
+    """VideoLLaMA 3: any resolution, one token per four patches."""
+    names = ["<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
+    return with_video(
+        hf.VideoLlama3Processor,
+        hf.VideoLlama3ImageProcessorPil(patch_size=PATCH // 2, merge_size=2, size=_EDGES),
+        **parts(tok.chatml("<|image_pad|>", video="<|video_pad|>", extra=names)),
+    )
+
+
+def paddleocr_vl() -> Any:
+    """PaddleOCR-VL: any resolution, merged two by two."""
+    tokenizer = tok.chatml(
+        "<|IMAGE_START|><|IMAGE_PLACEHOLDER|><|IMAGE_END|>",
+        image_token="<|IMAGE_PLACEHOLDER|>",
+        extra=["<|IMAGE_START|>", "<|IMAGE_END|>"],
+    )
+    return hf.PaddleOCRVLProcessor(
+        hf.PaddleOCRVLImageProcessorPil(patch_size=PATCH // 2, merge_size=2, size=_EDGES),
+        **parts(tokenizer),
+    )
+
+
+def ernie4_5_vl_moe() -> Any:
+    """ERNIE 4.5 VL: the processor says which tokens go to the experts of vision."""
+    names = [
+        f"{kind}_{edge}token" for kind in ("image", "video") for edge in ("", "start_", "end_")
+    ]
+    tokenizer = tok.chatml(
+        "<|image_start_token|><|image_token|><|image_end_token|>",
+        video="<|video_start_token|><|video_token|><|video_end_token|>",
+        **{name: f"<|{name}|>" for name in names},
+    )
+    return with_video(
+        hf.Ernie4_5_VLMoeProcessor,
+        hf.Ernie4_5_VLMoeImageProcessorPil(patch_size=PATCH // 2, merge_size=2, size=_EDGES),
+        **parts(tokenizer),
+    )
+
+
+def hunyuan_vl() -> Any:
+    """HunYuan-VL: the rows' ends and two tokens around them are written as vision tokens too."""
+    tokenizer = tok.chatml(
+        "<im_start><image><im_end>",
+        image_token="<image>",
+        image_start_token="<im_start>",
+        image_end_token="<im_end>",
+    )
+    return hf.HunYuanVLProcessor(
+        hf.HunYuanVLImageProcessorPil(patch_size=PATCH // 2, merge_size=2, size=_EDGES),
+        **parts(tokenizer),
+    )
+
+
+def qianfan_ocr() -> Any:
+    """Qianfan-OCR: InternVL's tiles before a Qwen3."""
+    tokenizer = tok.chatml(
+        "<image>\n",
+        extra=["<image>"],
+        start_image_token="<img>",
+        end_image_token="</img>",
+        context_image_token="<IMG_CONTEXT>",
+    )
+    return hf.QianfanOCRProcessor(
+        hf.GotOcr2ImageProcessorPil(size=SQUARE, max_patches=2),
+        **parts(tokenizer),
+        image_seq_length=_TOKENS,
+    )
+
+
 BUILDERS: dict[str, Callable[[], Any]] = {
     "vipllava": llava,
     "glm4v": _glm("Glm4v"),
@@ -209,6 +279,7 @@ BUILDERS: dict[str, Callable[[], Any]] = {
         for make in (
             *(video_llava, llava_next_video, pixtral, lighton_ocr, aya_vision, cohere2_vision),
             *(deepseek_vl, deepseek_vl_hybrid, janus, got_ocr2, ovis2, idefics2, aria),
+            *(video_llama_3, paddleocr_vl, ernie4_5_vl_moe, hunyuan_vl, qianfan_ocr),
         )
     },
 }

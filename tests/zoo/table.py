@@ -57,6 +57,11 @@ TITLES = {
     "qwen3_vl_moe": "Qwen3-VL, experts",
     "qwen3_5_moe": "Qwen3.5, experts",
     "exaone4_5": "EXAONE 4.5",
+    "video_llama_3": "VideoLLaMA 3",
+    "paddleocr_vl": "PaddleOCR-VL",
+    "ernie4_5_vl_moe": "ERNIE 4.5 VL",
+    "hunyuan_vl": "HunYuan-VL",
+    "qianfan_ocr": "Qianfan-OCR",
 }
 
 

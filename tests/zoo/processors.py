@@ -239,6 +239,7 @@ BUILDERS: dict[str, Callable[[], Any]] = {
     "qwen3_5": qwen("Qwen3VLProcessor"),
     "llava_gqa": llava,
     "remote": llava,
+    "llava_indexed": llava,
     "paligemma2": paligemma,
     **{
         make.__name__: make

@@ -6,7 +6,7 @@ OLDEST := .venv-oldest
 # By its exact version, and before all else: a range would pull the newest build with all of CUDA.
 TORCH := torch==2.13.0
 
-.PHONY: demo test bench lint types tests test-oldest test-wheel clean
+.PHONY: demo test bench lint types tests test-zoo test-oldest test-wheel clean
 .PHONY: models-table bench-scorers train-embedded evaluate-embedded reproduce
 
 demo: $(VENV)/ready
@@ -28,6 +28,10 @@ tests: $(VENV)/ready
 # The engines and scorers on the oldest transformers that pyproject.toml allows.
 test-oldest: $(OLDEST)/ready
 	$(OLDEST)/bin/pytest tests/engines tests/scores
+
+# The long tail: decoders of text models behind LLaVA's tower, each against eager maps.
+test-zoo: $(VENV)/ready
+	$(BIN)/pytest -n 2 -m zoo tests/engines
 
 # The wheel in an environment of its own.
 test-wheel: $(VENV)/ready

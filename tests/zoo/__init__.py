@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from transformers import PreTrainedModel
 
-from . import configs, configs_extra, configs_more, models, processors, processors_more
+from . import configs, configs_extra, configs_more, decoders, models, processors, processors_more
 
 NAMES: list[str] = list(configs.SUPPORTED)
 EXTRA_NAMES: list[str] = list(configs_extra.EXTRA)
@@ -32,6 +32,7 @@ KNOWN: dict[str, str] = {
     "got_ocr2": "Nested images are only supported with `multi_page`",
 }
 MORE_NAMES: list[str] = [name for name in configs_more.MORE if name not in KNOWN]
+DECODER_NAMES: list[str] = list(decoders.DECODERS)
 UNSUPPORTED_NAMES: list[str] = [*configs_extra.UNSUPPORTED, "remote"]
 TOLERANCE = 1e-5  # of every signal against eager maps, in float32
 OLDEST = version("transformers").startswith("5.16.")
@@ -58,8 +59,8 @@ def generate_tolerance(name: str) -> float:
 
 @functools.cache
 def build(name: str) -> Zoo:
-    """The family `name`, one of `NAMES`, `EXTRA_NAMES`, `MORE_NAMES` or `KNOWN`."""
-    return _build(name, [*NAMES, *EXTRA_NAMES, *MORE_NAMES, *KNOWN])
+    """The family `name`, one of `NAMES`, `EXTRA_NAMES`, `MORE_NAMES`, `KNOWN`, `DECODER_NAMES`."""
+    return _build(name, [*NAMES, *EXTRA_NAMES, *MORE_NAMES, *KNOWN, *DECODER_NAMES])
 
 
 @functools.cache
@@ -72,7 +73,7 @@ def _build(name: str, names: list[str]) -> Zoo:
     """Processor first: the size of the vocabulary is known only when it has added its tokens."""
     if name not in names:
         raise ValueError(f"{name!r} is not one of {names}")
-    if OLDEST and name in {*configs_more.MORE, "llava_indexed"}:
+    if OLDEST and name in {*configs_more.MORE, *DECODER_NAMES, "llava_indexed"}:
         pytest.skip(f"{name}: compared at the newest release of transformers only")
     try:
         processor = (processors.BUILDERS | processors_more.BUILDERS)[name]()

@@ -22,11 +22,12 @@ from transformers import (
 from .configs import HIDDEN, SUPPORTED
 from .configs_extra import EXTRA, UNSUPPORTED
 from .configs_more import MORE
+from .decoders import DECODERS
 from .remote import RemoteAttention
 
 SHARPNESS = 2.5  # standard deviation of the attention scores
 PEAKEDNESS = 2.8  # standard deviation of the logits
-CONFIGS = SUPPORTED | EXTRA | MORE | UNSUPPORTED
+CONFIGS = SUPPORTED | EXTRA | MORE | DECODERS | UNSUPPORTED
 
 
 def model(name: str, tokenizer: Any) -> PreTrainedModel:
@@ -108,7 +109,7 @@ def _randomise(made: PreTrainedModel, seed: int, unspoken: list[int]) -> None:
         _gain(_final_norm(made), PEAKEDNESS * HIDDEN**-0.5 * scale / size)
     outputs.weight[unspoken] *= 0.1
     for attention in made.get_decoder().modules():
-        if hasattr(attention, "q_proj"):
+        if hasattr(attention, "q_proj") and hasattr(attention, "scaling"):  # else it keeps a state
             _sharpen(attention)
 
 

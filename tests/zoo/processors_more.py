@@ -11,6 +11,7 @@ from typing import Any
 import transformers as hf
 
 from . import tokenization as tok
+from .decoders import DECODERS
 from .images import IMAGE, PATCH, SQUARE, TILES, PilCrops
 from .processors import llava, parts, qwen, with_pixtral, with_video
 
@@ -266,7 +267,7 @@ def qianfan_ocr() -> Any:
 
 
 BUILDERS: dict[str, Callable[[], Any]] = {
-    "vipllava": llava,
+    **dict.fromkeys(["vipllava", *DECODERS], llava),
     "glm4v": _glm("Glm4v"),
     "glm_ocr": _glm("Glm46V"),
     "glm46v": _glm("Glm46V"),

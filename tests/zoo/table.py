@@ -11,6 +11,7 @@ from pathlib import Path
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from . import EXTRA_NAMES, KNOWN, MORE_NAMES, NAMES, ONE_RUN, TOLERANCE, generate_tolerance
+from .decoders import SHAPES
 from .models import CONFIGS
 from .videos import FRAMES, PATCHES
 
@@ -78,7 +79,7 @@ def class_name(name: str) -> str:
 
 
 def table() -> str:
-    """All families in the order of the zoo, and those that cannot be asked yet."""
+    """All families in the order of the zoo, the decoders, and what cannot be asked yet."""
     lines = [
         "| family | class | compared | scores within | `generate` within |",
         "|---|---|---|---|---|",
@@ -86,6 +87,10 @@ def table() -> str:
     for name in NAMES + EXTRA_NAMES + MORE_NAMES:
         within = f"{TOLERANCE:.0e} | {generate_tolerance(name):.0e}".replace("e-0", "e-")
         lines.append(f"| {TITLES[name]} | `{class_name(name)}` | {compared(name)} | {within} |")
+    lines.append(
+        f"\nThe decoders of {len(SHAPES)} text models behind LLaVA's tower, one image, within "
+        f"{TOLERANCE:.0e} (`make test-zoo`): {', '.join(sorted(SHAPES))}.".replace("e-0", "e-")
+    )
     lines += [f"\n{TITLES[name]} cannot be asked yet: {why}." for name, why in KNOWN.items()]
     return "\n".join(lines) + "\n"
 

@@ -6,8 +6,8 @@ OLDEST := .venv-oldest
 # By its exact version, and before all else: a range would pull the newest build with all of CUDA.
 TORCH := torch==2.13.0
 
-.PHONY: demo test bench lint types tests test-oldest test-wheel clean
-.PHONY: bench-scorers train-embedded evaluate-embedded reproduce
+.PHONY: demo test bench lint types tests test-zoo test-oldest test-wheel clean
+.PHONY: models-table bench-scorers train-embedded evaluate-embedded reproduce
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -29,9 +29,17 @@ tests: $(VENV)/ready
 test-oldest: $(OLDEST)/ready
 	$(OLDEST)/bin/pytest tests/engines tests/scores
 
+# The long tail: decoders of text models behind LLaVA's tower, each against eager maps.
+test-zoo: $(VENV)/ready
+	$(BIN)/pytest -n 2 -m zoo tests/engines
+
 # The wheel in an environment of its own.
 test-wheel: $(VENV)/ready
 	$(BIN)/pytest -m wheel tests/test_wheel.py
+
+# README's table of models, from the zoo that the tests compare.
+models-table: $(VENV)/ready
+	PYTHONPATH=tests $(BIN)/python -m zoo.table --write
 
 bench: $(VENV)/ready
 	$(BIN)/python bench/speed.py

@@ -7,6 +7,7 @@ import pytest
 from engines.reference import inputs_of, noise
 from made_runs import make_run
 from zoo import build
+from zoo.table import replaced
 
 import lookback
 from lookback.registry import load_plugin
@@ -54,3 +55,7 @@ def test_the_scorer_is_a_plugin_as_it_stands(names, tmp_path, monkeypatch):
 
 def test_there_are_snippets():
     assert len(BLOCKS) == 5
+
+
+def test_the_table_of_models_is_the_zoo():
+    assert replaced(README) == README, "write it again: make models-table"

@@ -50,7 +50,13 @@ def whole(model, inputs, response):
     full["input_ids"] = torch.cat([inputs["input_ids"], added], 1)
     # Response tokens are text (0 for most, 1 for PaliGemma's suffix) and are not padding.
     text = 1 if model.config.model_type == "paligemma" else 0
-    for name, value in (("attention_mask", 1), ("token_type_ids", text), ("mm_token_type_ids", 0)):
+    added_values = {
+        "attention_mask": 1,
+        "token_type_ids": text,
+        "mm_token_type_ids": 0,
+        "moe_mm_token_type_ids": 0,
+    }
+    for name, value in added_values.items():
         if name in inputs:
             full[name] = torch.cat([inputs[name], torch.full_like(added, value)], 1)
     return full

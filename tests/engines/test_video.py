@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from engines.reference import QUESTION, eager_signals, noise
-from zoo import build
-from zoo.images import PilVideo
+from zoo import TOLERANCE, build
+from zoo.videos import AS_IMAGES, FRAMES, PATCHES, VIDEO
 
 import lookback
 from lookback.conversations import Conversation
@@ -13,11 +13,15 @@ from lookback.signals import SIGNALS
 CLIP = [noise(seed // 2) for seed in range(6)]  # three steps in time, of two frames each
 
 
-@pytest.fixture(params=["qwen2_vl", "qwen2_5_vl"])
+@pytest.fixture(params=PATCHES)
 def lb(request, monkeypatch):
-    zoo = build(request.param)
-    video = PilVideo(zoo.processor.image_processor)
-    monkeypatch.setattr(zoo.processor, "video_processor", video)
+    return with_video(request.param, monkeypatch)
+
+
+def with_video(name, monkeypatch):
+    """The family `name`, able to see videos for the time of a test."""
+    zoo = build(name)
+    monkeypatch.setattr(zoo.processor, "video_processor", VIDEO[name](zoo.processor))
     return lookback.load(zoo.model, zoo.processor)
 
 
@@ -38,11 +42,31 @@ def asking(*parts):
     ],
 )
 def test_signals_equal_eager_maps(lb, messages, source):
+    compare(lb, messages, source, last=3 / 4)  # three steps of four
+
+
+@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.parametrize(
+    ("messages", "source"),
+    [
+        (asking(("video", CLIP)), None),
+        (asking(("image", noise(7)), ("video", CLIP)), None),
+        (asking(("video", CLIP), ("image", noise(7))), "video:0"),
+        (asking(("video", CLIP), ("image", noise(7))), "image:0"),
+        (asking(("video", CLIP[::-1]), ("video", CLIP)), "video:1"),
+    ],
+)
+def test_frames_of_videos_of_one_length_equal_eager_maps(name, messages, source, monkeypatch):
+    compare(with_video(name, monkeypatch), messages, source, last=1 / 2)
+
+
+def compare(lb, messages, source, last):
+    """Signals against maps; `last` is the share of the video tokens that the second video has."""
     inputs, mask = lb._inputs(Conversation.from_messages(messages), source)
     (found,) = lb.score(messages=messages, responses=["a red circle"], source=source)
     expected = eager_signals(lb.model, inputs, found.token_ids.tolist(), mask)
     ours = np.stack([getattr(found, name) for name in SIGNALS])
-    np.testing.assert_allclose(ours, expected, atol=1e-5, rtol=1e-4)
+    np.testing.assert_allclose(ours, expected, atol=TOLERANCE, rtol=TOLERANCE)
     ids = inputs["input_ids"][0]
     counts = {kind: int((ids == token).sum()) for kind, token in lb._prompter.media_tokens.items()}
     wanted = {
@@ -50,7 +74,7 @@ def test_signals_equal_eager_maps(lb, messages, source):
         "last-turn": counts["video"],
         "video:0": counts["video"],
         "image:0": counts["image"],
-        "video:1": counts["video"] * 3 // 4,  # three steps of four
+        "video:1": counts["video"] * last,
     }
     assert int(mask.sum()) == wanted[source] > 0
 
@@ -63,6 +87,28 @@ def test_the_argument_says_the_same_as_a_message(lb):
     assert drawn.messages[0]["content"][0]["type"] == "video"
     assert len(lb.generate(None, ["what?", "why?"], video=CLIP, max_new_tokens=2)) == 2
     assert np.isfinite(drawn.scores("usc", max_new_tokens=2)).all()
+
+
+@pytest.mark.parametrize("name", ["qwen3_vl", "qwen3_5"])
+def test_timestamps_between_frames_are_not_counted(name, monkeypatch):
+    """Qwen3-VL writes the time before each step: text between the vision tokens of one video."""
+    lb = with_video(name, monkeypatch)
+    inputs, mask = lb._inputs(Conversation.from_messages(asking(("video", CLIP))), None)
+    ids = inputs["input_ids"][0]
+    inside = ids[mask.nonzero()[0, 0] : mask.nonzero()[-1, 0] + 1]
+    between = lb._prompter.decode_all(inside[inside != lb._prompter.media_tokens["video"]].tolist())
+    assert between.count("seconds>") == 2  # the first of three stands before them all
+    assert (ids[mask] == lb._prompter.media_tokens["video"]).all()
+
+
+@pytest.mark.parametrize("name", AS_IMAGES)
+def test_frames_written_as_images_are_refused(name, monkeypatch):
+    """Nothing in the prompt tells them from images."""
+    lb = with_video(name, monkeypatch)
+    with pytest.raises(lookback.UnsupportedModelError, match="no video token"):
+        lb.score(messages=asking(("video", CLIP)), responses=["a"])
+    with pytest.raises(lookback.UnsupportedModelError, match="no video token"):
+        lb.score(messages=asking(("image", noise()), ("video", CLIP)), responses=["a"])
 
 
 def test_a_response_may_not_have_the_videos_placeholder(lb):

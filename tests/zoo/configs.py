@@ -48,7 +48,7 @@ def siglip(**more: Any) -> dict[str, Any]:
     return vision("siglip_vision_model", vision_use_head=False, **more)
 
 
-def _llava(kv_heads: int) -> Callable[[Ids], dict[str, Any]]:
+def llava(kv_heads: int) -> Callable[[Ids], dict[str, Any]]:
     """LLaVA-1.5 with a Llama of `kv_heads` key/value heads."""
 
     def make(ids: Ids) -> dict[str, Any]:
@@ -63,7 +63,9 @@ def _llava(kv_heads: int) -> Callable[[Ids], dict[str, Any]]:
     return make
 
 
-def qwen(model_type: str, tower: dict[str, Any], **decoder: Any) -> Callable[[Ids], dict[str, Any]]:
+def qwen(
+    model_type: str, tower: dict[str, Any], /, **decoder: Any
+) -> Callable[[Ids], dict[str, Any]]:
     """The Qwen-VL line: its own vision tower and rotary positions in three dimensions."""
 
     def make(ids: Ids) -> dict[str, Any]:
@@ -122,8 +124,8 @@ _GEMMA2 = text(
 )
 
 SUPPORTED: Table = {
-    "llava": _llava(kv_heads=4),
-    "llava_gqa": _llava(kv_heads=2),
+    "llava": llava(kv_heads=4),
+    "llava_gqa": llava(kv_heads=2),
     "qwen2_5_vl": qwen(
         "qwen2_5_vl",
         {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .configs import HIDDEN, MROPE, QWEN3_TOWER, WINDOW, Table, qwen, text, vision
+from .configs import HIDDEN, MROPE, QWEN3_TOWER, WINDOW, Table, llava, qwen, text, vision
 from .images import PATCH
 
 # Layers that are not all plain attention with a cache of their own.
@@ -89,8 +89,31 @@ EXTRA: Table = {
     },
 }
 
-# Models whose image does not reach the decoder as a run of cached tokens.
+# Models whose image does not reach the decoder as a run of cached tokens, or whose decoder chooses
+# the keys that it attends to by other means than a mask.
 UNSUPPORTED: Table = {
+    "llava_indexed": lambda ids: (
+        llava(kv_heads=4)(ids)
+        | {
+            "text_config": text(
+                "deepseek_v32",
+                kv_heads=4,
+                q_lora_rank=32,
+                kv_lora_rank=16,
+                qk_nope_head_dim=16,
+                qk_rope_head_dim=8,
+                v_head_dim=12,
+                index_topk=8,
+                index_n_heads=2,
+                index_head_dim=16,
+                n_routed_experts=4,
+                num_experts_per_tok=2,
+                moe_intermediate_size=32,
+                n_group=1,
+                topk_group=1,
+            )
+        }
+    ),
     "mllama": lambda ids: {
         "model_type": "mllama",
         "text_config": text(num_hidden_layers=4, cross_attention_layers=[1, 3]),

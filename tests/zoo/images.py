@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 import transformers as hf
 from transformers.image_processing_base import ImageProcessingMixin
 from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorKwargs
+from transformers.video_utils import VideoMetadata
 
 IMAGE = 32  # side of a vision tower's input in pixels
 PATCH = 8  # side of one of its patches
@@ -46,7 +46,10 @@ class PilVideo(NoVideo):
         return {
             "pixel_values_videos": torch.cat([one["pixel_values"] for one in found]),
             "video_grid_thw": torch.stack(grids),
-            "video_metadata": [SimpleNamespace(sampled_fps=2.0)] * len(found),
+            "video_metadata": [
+                VideoMetadata(len(video), fps=2.0, frames_indices=list(range(len(video))))
+                for video in videos
+            ],
         }
 
 
@@ -58,6 +61,15 @@ class PilTiles(hf.SiglipImageProcessorPil):
         features = super().preprocess(images, **kwargs)
         features["aspect_ratios"] = [(1, 1)] * len(features["pixel_values"])
         return features
+
+
+class PilCrops(hf.GotOcr2ImageProcessorPil):
+    """Cohere2 Vision's image processor (torchvision only): the same tiles as GOT-OCR's.
+
+    Its processor reads here how many tokens a side of a tile has, which it calls patches.
+    """
+
+    patch_size = IMAGE // PATCH // 2
 
 
 class RowColKwargs(Siglip2ImageProcessorKwargs, total=False):

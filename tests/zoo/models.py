@@ -21,10 +21,13 @@ from transformers import (
 
 from .configs import HIDDEN, SUPPORTED
 from .configs_extra import EXTRA, UNSUPPORTED
+from .configs_more import MORE
+from .decoders import DECODERS
 from .remote import RemoteAttention
 
 SHARPNESS = 2.5  # standard deviation of the attention scores
 PEAKEDNESS = 2.8  # standard deviation of the logits
+CONFIGS = SUPPORTED | EXTRA | MORE | DECODERS | UNSUPPORTED
 
 
 def model(name: str, tokenizer: Any) -> PreTrainedModel:
@@ -53,8 +56,7 @@ def model(name: str, tokenizer: Any) -> PreTrainedModel:
 
 def _config(name: str, tokenizer: Any) -> PretrainedConfig:
     """The configuration of `name` over the vocabulary of `tokenizer`."""
-    table = SUPPORTED | EXTRA | UNSUPPORTED
-    values = copy.deepcopy(table[name](tokenizer.convert_tokens_to_ids))
+    values = copy.deepcopy(CONFIGS[name](tokenizer.convert_tokens_to_ids))
     special = [f"{kind}_token_id" for kind in ("bos", "eos", "pad")]
     values["text_config"] |= {key: getattr(tokenizer, key) for key in special}
     values["text_config"] |= {"vocab_size": len(tokenizer)}
@@ -107,7 +109,7 @@ def _randomise(made: PreTrainedModel, seed: int, unspoken: list[int]) -> None:
         _gain(_final_norm(made), PEAKEDNESS * HIDDEN**-0.5 * scale / size)
     outputs.weight[unspoken] *= 0.1
     for attention in made.get_decoder().modules():
-        if hasattr(attention, "q_proj"):
+        if hasattr(attention, "q_proj") and hasattr(attention, "scaling"):  # else it keeps a state
             _sharpen(attention)
 
 

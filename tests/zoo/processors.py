@@ -2,7 +2,7 @@
 
 The image processors are the PIL ones, since torchvision is not a requirement of the tests. Where a
 real processor asks for a part that exists only with torchvision or another optional package, that
-part alone is replaced (see `_video`, `smolvlm`, `mistral3`, `lfm2_vl`, `llama4`).
+part alone is replaced (see `with_video`, `smolvlm`, `mistral3`, `lfm2_vl`, `llama4`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from . import tokenization as tok
 from .images import IMAGE, PATCH, SQUARE, TILES, NoVideo, PilPatches, PilTiles
 
 
-def _parts(tokenizer: Any) -> dict[str, Any]:
+def parts(tokenizer: Any) -> dict[str, Any]:
     """The arguments that every processor takes besides its image processor."""
     return {"tokenizer": tokenizer, "chat_template": tokenizer.chat_template}
 
 
-def _video(processor: type, *args: Any, **kwargs: Any) -> Any:
+def with_video(processor: type, *args: Any, **kwargs: Any) -> Any:
     """A processor that has a slot for videos, with `NoVideo` in it.
 
     The class it demands there is exported only with torchvision, so its base is named instead.
@@ -40,7 +40,7 @@ def llava() -> Any:
     """LLaVA-1.5: one square crop, the class token dropped."""
     return hf.LlavaProcessor(
         hf.CLIPImageProcessorPil(size={"shortest_edge": IMAGE}, crop_size=SQUARE),
-        **_parts(tok.llama()),
+        **parts(tok.llama()),
         patch_size=PATCH,
         vision_feature_select_strategy="default",
         num_additional_image_tokens=1,
@@ -53,7 +53,7 @@ def llava_next() -> Any:
         hf.LlavaNextImageProcessorPil(
             size={"shortest_edge": IMAGE}, crop_size=SQUARE, image_grid_pinpoints=TILES
         ),
-        **_parts(tok.chatml("<image>\n", image_token="<image>")),
+        **parts(tok.chatml("<image>\n", image_token="<image>")),
         patch_size=2 * PATCH,
         vision_feature_select_strategy="default",
         num_additional_image_tokens=1,
@@ -62,17 +62,19 @@ def llava_next() -> Any:
 
 def llava_onevision() -> Any:
     """LLaVA-OneVision: tiles for a single image, a plain overview each for several."""
-    tokenizer = tok.chatml("<image>\n", image_token="<image>", video_token="<video>")
-    return _video(
+    tokenizer = tok.chatml(
+        "<image>\n", video="<video>\n", image_token="<image>", video_token="<video>"
+    )
+    return with_video(
         hf.LlavaOnevisionProcessor,
         hf.LlavaOnevisionImageProcessorPil(size=SQUARE, image_grid_pinpoints=TILES),
-        **_parts(tokenizer),
+        **parts(tokenizer),
         num_image_tokens=(IMAGE // (2 * PATCH)) ** 2,
         vision_feature_select_strategy="full",
     )
 
 
-def qwen(processor: type) -> Callable[[], Any]:
+def qwen(processor: str) -> Callable[[], Any]:
     """Qwen-VL: any resolution, patches merged two by two."""
 
     def make() -> Any:
@@ -86,7 +88,7 @@ def qwen(processor: type) -> Callable[[], Any]:
             merge_size=2,
             size={"shortest_edge": 16 * 16, "longest_edge": 48 * 48},
         )
-        return _video(processor, image_processor, **_parts(tokenizer))
+        return with_video(getattr(hf, processor), image_processor, **parts(tokenizer))
 
     return make
 
@@ -100,10 +102,10 @@ def internvl() -> Any:
         context_image_token="<IMG_CONTEXT>",
         video_token="<video>",
     )
-    return _video(
+    return with_video(
         hf.InternVLProcessor,
         hf.GotOcr2ImageProcessorPil(size=SQUARE, max_patches=2),
-        **_parts(tokenizer),
+        **parts(tokenizer),
         image_seq_length=(IMAGE // PATCH) ** 2,
     )
 
@@ -123,7 +125,7 @@ def idefics3() -> Any:
     """Idefics3: a grid of tiles and an overview, each announced by a text token."""
     return hf.Idefics3Processor(
         hf.Idefics3ImageProcessorPil(**_IDEFICS_TILES),
-        **_parts(_idefics_tokenizer()),
+        **parts(_idefics_tokenizer()),
         image_seq_len=_IDEFICS_TOKENS,
     )
 
@@ -131,10 +133,10 @@ def idefics3() -> Any:
 def smolvlm() -> Any:
     """SmolVLM: as Idefics3. It refuses to exist without num2words, which only videos need."""
     with patch.object(processing_smolvlm, "num2words", str):
-        return _video(
+        return with_video(
             hf.SmolVLMProcessor,
             hf.SmolVLMImageProcessorPil(**_IDEFICS_TILES),
-            **_parts(_idefics_tokenizer()),
+            **parts(_idefics_tokenizer()),
             image_seq_len=_IDEFICS_TOKENS,
         )
 
@@ -150,7 +152,7 @@ def gemma3() -> Any:
     """Gemma 3: a fixed number of pooled tokens per image."""
     return hf.Gemma3Processor(
         hf.Gemma3ImageProcessorPil(size={"height": 2 * IMAGE, "width": 2 * IMAGE}),
-        **_parts(tok.gemma("<start_of_image>", **_GEMMA_TOKENS)),
+        **parts(tok.gemma("<start_of_image>", **_GEMMA_TOKENS)),
         image_seq_length=(IMAGE // PATCH) ** 2,
     )
 
@@ -158,13 +160,13 @@ def gemma3() -> Any:
 def gemma4() -> Any:
     """Gemma 4: any aspect ratio. 70 tokens are the fewest its image processor allows."""
     names = {"audio_token": "<audio>", "boa_token": "<boa>", "eoa_token": "<eoa>"}
-    return _video(
+    return with_video(
         hf.Gemma4Processor,
         feature_extractor=hf.Gemma4AudioFeatureExtractor(),
         image_processor=hf.Gemma4ImageProcessorPil(
             patch_size=PATCH // 2, pooling_kernel_size=2, max_soft_tokens=70
         ),
-        **_parts(tok.gemma("<image_soft_token>", **_GEMMA_TOKENS, **names)),
+        **parts(tok.gemma("<image_soft_token>", **_GEMMA_TOKENS, **names)),
     )
 
 
@@ -173,22 +175,25 @@ def paligemma() -> Any:
     image_processor = hf.SiglipImageProcessorPil(
         size=SQUARE, image_seq_length=(IMAGE // PATCH) ** 2
     )
-    return hf.PaliGemmaProcessor(image_processor, **_parts(tok.gemma(None, image_token="<image>")))
+    return hf.PaliGemmaProcessor(image_processor, **parts(tok.gemma(None, image_token="<image>")))
+
+
+def with_pixtral(module: str) -> Any:
+    """A module that takes one function from Pixtral's torchvision image processor.
+
+    The PIL twin of that has the function too.
+    """
+    twin = "transformers.models.pixtral.image_processing_pixtral"
+    with patch.dict(sys.modules, {twin: image_processing_pil_pixtral}):
+        return importlib.import_module(f"transformers.models.{module}")
 
 
 def mistral3() -> Any:
-    """Mistral 3: any resolution, a break token after each row.
-
-    Its module takes one function from the torchvision image processor, whose PIL twin has it too.
-    """
-    package = "transformers.models.pixtral"
-    twin = {f"{package}.image_processing_pixtral": image_processing_pil_pixtral}
-    with patch.dict(sys.modules, twin):
-        module = importlib.import_module(f"{package}.processing_pixtral")
+    """Mistral 3: any resolution, a break token after each row."""
     tokenizer = tok.chatml("[IMG]", extra=["[IMG]", "[IMG_BREAK]", "[IMG_END]"])
-    return module.PixtralProcessor(
+    return with_pixtral("pixtral.processing_pixtral").PixtralProcessor(
         hf.PixtralImageProcessorPil(size={"longest_edge": 48}, patch_size=PATCH),
-        **_parts(tokenizer),
+        **parts(tokenizer),
         patch_size=PATCH // 2,
         spatial_merge_size=2,
     )
@@ -198,14 +203,14 @@ def lfm2_vl() -> Any:
     """LFM2-VL: any resolution within one tile."""
     edges = ["<|image_start|>", "<|image_end|>"]
     tokenizer = tok.chatml("<image>", image_token="<image>", extra=edges)
-    return hf.Lfm2VlProcessor(PilPatches(), **_parts(tokenizer))
+    return hf.Lfm2VlProcessor(PilPatches(), **parts(tokenizer))
 
 
 def llama4() -> Any:
     """Llama 4: one tile, its patches marked by `<|patch|>`."""
     names = ["<|image|>", "<|patch|>", "<|image_start|>", "<|image_end|>"]
     return hf.Llama4Processor(
-        PilTiles(size=SQUARE), **_parts(tok.chatml("<|image|>", extra=names)), patch_size=PATCH // 2
+        PilTiles(size=SQUARE), **parts(tok.chatml("<|image|>", extra=names)), patch_size=PATCH // 2
     )
 
 
@@ -213,7 +218,7 @@ def mllama() -> Any:
     """Llama 3.2 Vision: a single `<|image|>` token; the pixels enter by cross-attention."""
     tokenizer = tok.chatml("<|image|>", extra=["<|image|>"], bos_token="<|begin_of_text|>")
     return hf.MllamaProcessor(
-        hf.MllamaImageProcessorPil(size=SQUARE, max_image_tiles=1), **_parts(tokenizer)
+        hf.MllamaImageProcessorPil(size=SQUARE, max_image_tiles=1), **parts(tokenizer)
     )
 
 
@@ -228,12 +233,13 @@ def florence2() -> Any:
 
 
 BUILDERS: dict[str, Callable[[], Any]] = {
-    "qwen2_5_vl": qwen(hf.Qwen2_5_VLProcessor),
-    "qwen2_vl": qwen(hf.Qwen2VLProcessor),
-    "qwen3_vl": qwen(hf.Qwen3VLProcessor),
-    "qwen3_5": qwen(hf.Qwen3VLProcessor),
+    "qwen2_5_vl": qwen("Qwen2_5_VLProcessor"),
+    "qwen2_vl": qwen("Qwen2VLProcessor"),
+    "qwen3_vl": qwen("Qwen3VLProcessor"),
+    "qwen3_5": qwen("Qwen3VLProcessor"),
     "llava_gqa": llava,
     "remote": llava,
+    "llava_indexed": llava,
     "paligemma2": paligemma,
     **{
         make.__name__: make

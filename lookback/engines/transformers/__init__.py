@@ -7,7 +7,7 @@ from typing import Any
 
 from lookback.embedded import LVLM
 from lookback.engines import engine as register
-from lookback.engines.transformers.compat import hub_commit
+from lookback.engines.transformers.compat import hub_commit, unwrapped
 from lookback.engines.transformers.engine import TransformersEngine
 from lookback.engines.transformers.recording import Recorder, record
 from lookback.engines.transformers.support import check_supported
@@ -76,6 +76,7 @@ def load(
     else:
         if processor is None:
             raise ValueError("a ready model needs its processor: load(model, processor)")
+        model = unwrapped(model)
         if attn:
             model.set_attn_implementation(attn)
         if dtype is not None:

@@ -17,13 +17,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 from torch import Tensor
-from transformers import AutoProcessor, PreTrainedModel
+from transformers import PreTrainedModel
 
 from lookback.conversations import NO_SOURCE, NOTHING_THERE, SourceError
 from lookback.engines.transformers.compat import generation_settings, unwrapped
 from lookback.engines.transformers.decoder import Continuation
 from lookback.engines.transformers.engine import TransformersEngine, make_candidate
 from lookback.engines.transformers.generation import Generation
+from lookback.engines.transformers.loading import load_processor
 from lookback.engines.transformers.prompts import IdText, Prompter
 from lookback.engines.transformers.support import (
     attention_layers,
@@ -169,7 +170,7 @@ class Recorder:
 
     def _prompter(self) -> Prompter | IdText:
         if self.processor is None and self.model.name_or_path:
-            self.processor = AutoProcessor.from_pretrained(self.model.name_or_path)
+            self.processor = load_processor(self.model.name_or_path)
         if self.processor is None:
             return IdText()
         family = family_of(self.model.config)

@@ -285,6 +285,18 @@ def test_a_compiled_model(llava):
     np.testing.assert_array_equal(found.visual_lookback, plain.visual_lookback)
 
 
+def test_a_model_compiled_in_place(llava, monkeypatch):
+    """Its passes are traced, the recorder's bookkeeping around them is not."""
+    inputs = inputs_of(llava, noise())
+    monkeypatch.setattr(llava.model, "_compiled_call_impl", None)  # put back afterwards
+    llava.model.compile(backend="eager")
+    with lookback.record(llava) as rec:
+        out = llava.model.generate(**inputs, do_sample=False, max_new_tokens=3, eos_token_id=-1)
+    monkeypatch.undo()
+    torch.compiler.reset()
+    check(llava, rec.candidates(out), inputs)
+
+
 class Tuner(nn.Module):
     """What PEFT calls a LoraModel: it passes on what it does not have."""
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
+import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -201,10 +202,11 @@ class Recorder:
             self._users += 1
             if self._users == 1:
                 self._undo.enter_context(tapped(decoder_configs(self.model)))
-                # A hook that another thread's pass meets while it comes or goes gets no kwargs.
-                before = self.model.register_forward_pre_hook(self._before, with_kwargs=True)
-                self._undo.callback(before.remove)
-                self._undo.callback(self.model.register_forward_hook(self._after).remove)
+                # What they do is bookkeeping, and no part of a graph.
+                before, after = map(torch.compiler.disable, (self._before, self._after))
+                hook = self.model.register_forward_pre_hook(before, with_kwargs=True)
+                self._undo.callback(hook.remove)
+                self._undo.callback(self.model.register_forward_hook(after).remove)
         try:
             yield
         finally:
@@ -264,6 +266,7 @@ class Recorder:
 
     def _before(self, model: Any, args: Any, kwargs: dict[str, Any] | None = None) -> None:
         generation = self._own()
+        # Without kwargs: a pass of another thread that met the hook while it came or went.
         if generation is not None and kwargs is not None:
             ids = kwargs.get("input_ids", args[0] if args else None)
             generation.before(ids, kwargs.get("past_key_values"))

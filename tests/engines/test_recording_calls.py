@@ -57,6 +57,22 @@ def test_one_token_without_a_cache(llava):
     check(llava, rec.candidates(out), inputs)
 
 
+@pytest.mark.parametrize("how", [{}, {"use_cache": False}, {"attention_mask": None}])
+def test_two_prompts_padded(llava, how):
+    """Also where generate is not told of the padding, and finds it by itself."""
+    pictures, questions = [noise(0), noise(1)], [QUESTION, "a much longer question, is it not?"]
+    asked = [Conversation.of(i, q) for i, q in zip(pictures, questions, strict=True)]
+    texts = [llava._prompter.text(one) for one in asked]
+    inputs = dict(llava._prompter.inputs(asked, texts, llava.model))
+    assert (inputs["attention_mask"] == 0).any()
+    with lookback.record(llava) as rec:
+        out = llava.model.generate(
+            **inputs | how, do_sample=True, num_return_sequences=2, max_new_tokens=4
+        )
+    for i, picture in enumerate(pictures):
+        check(llava, rec.candidates(out, i), inputs_of(llava, picture, questions[i]))
+
+
 def only(*tokens):
     """A logits processor that lets generate write these tokens, one after another."""
     rest = list(tokens)

@@ -70,8 +70,8 @@ class Generation(LastRow):
         """Reads the passes that belong to this call; what runs in between is left alone."""
         return super().attend(call) if self._reading else call.run()
 
-    def before(self, ids: Tensor | None, cache: Any) -> None:
-        """A pass of the model begins.
+    def before(self, ids: Tensor | None, cache: Any, mask: Any = None) -> None:
+        """A pass of the model begins, with this attention mask.
 
         Raises:
             ValueError: it is neither a piece of the prompt nor one token more.
@@ -86,6 +86,8 @@ class Generation(LastRow):
         past = 0 if cache is None else self._fed or int(cache.get_seq_length())
         if self.prompt is None:
             self.prompt = self._whole_prompt(ids, past)
+            if self.padding is None and isinstance(mask, Tensor) and mask.ndim == 2:
+                self.padding = mask[:: self.returned]  # generate found it by itself
             self._seen = torch.isin(self.prompt, torch.tensor(self.vision, device=ids.device))
         self._place(self.prompt, ids, past)
         self._fed = end = past + ids.shape[1]

@@ -269,7 +269,7 @@ class Recorder:
         # Without kwargs: a pass of another thread that met the hook while it came or went.
         if generation is not None and kwargs is not None:
             ids = kwargs.get("input_ids", args[0] if args else None)
-            generation.before(ids, kwargs.get("past_key_values"))
+            generation.before(ids, kwargs.get("past_key_values"), kwargs.get("attention_mask"))
 
     def _after(self, model: Any, args: Any, output: Any) -> None:
         generation = self._own()

@@ -12,18 +12,23 @@ from lookback.cli.app import (
     Alpha,
     AsJson,
     Device,
+    DeviceMap,
+    Dtype,
     EngineName,
     Image,
     Json,
     Lam,
     MaxNewTokens,
     Model,
+    Revision,
     Scorer,
     Settings,
     Source,
     Temperature,
     TopP,
+    TrustRemoteCode,
     app,
+    load_settings,
     settings_of,
 )
 from lookback.cli.terminal import (
@@ -58,12 +63,17 @@ def ask(
     source: Source = None,
     engine: EngineName = None,
     device: Device = None,
+    dtype: Dtype = None,
+    revision: Revision = None,
+    device_map: DeviceMap = None,
+    trust_remote_code: TrustRemoteCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Ask a question about an image N times, rank the answers, print the best."""
     params = _params(scorer, alpha, lam, settings)
     shown = _shown([image, *(more_images or [])])
-    lb = _load(model, engine, device)
+    options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
+    lb = _load(model, options)
     with progress(f"drawing {n} answers") as bar:
         cands = lb.sample(
             shown.images,
@@ -101,6 +111,10 @@ def score(
     source: Source = None,
     engine: EngineName = None,
     device: Device = None,
+    dtype: Dtype = None,
+    revision: Revision = None,
+    device_map: DeviceMap = None,
+    trust_remote_code: TrustRemoteCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Score answers that exist already, from any model or person, and rank them."""
@@ -112,7 +126,8 @@ def score(
         raise ValueError("no answers given: write them as arguments, or name a --file")
     params = _params(scorer, alpha, lam, settings)
     shown = _shown([image, *(more_images or [])])
-    lb = _load(model, engine, device)
+    options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
+    lb = _load(model, options)
     with progress(f"scoring {len(given)} answers") as bar:
         cands = lb.score(
             shown.images, question, given, video=shown.video, source=source, progress=bar
@@ -177,13 +192,11 @@ def _shown(names: list[str]) -> _Shown:
     return _Shown(images or None, load_video(videos[0]) if videos else None)
 
 
-def _load(model: str | None, engine: str | None, device: str | None) -> Engine:
+def _load(model: str | None, options: dict[str, Any]) -> Engine:
     with console(stderr=True).status("loading the model"):
         from lookback.engines import load
 
-        given = {"engine": engine, "device": device}
-        settings = {name: value for name, value in given.items() if value is not None}
-        loaded: Engine = load(model, quiet=True, **settings)
+        loaded: Engine = load(model, quiet=True, **options)
     if loaded.name == "embedded":
         print("lookback: the embedded model knows drawn scenes only; see --model", file=sys.stderr)
     return loaded

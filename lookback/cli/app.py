@@ -81,6 +81,25 @@ Device = Annotated[
     typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.", show_default=False),
 ]
 
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        help="Of the weights, e.g. bfloat16; by default the checkpoint's own on a GPU.",
+        show_default=False,
+    ),
+]
+Revision = Annotated[str | None, typer.Option(help="Of the hub id.", show_default=False)]
+DeviceMap = Annotated[
+    str | None,
+    typer.Option(
+        help="Instead of a device: auto, or JSON that says which part goes where.",
+        show_default=False,
+    ),
+]
+TrustRemoteCode = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+]
+
 EngineName = Annotated[
     str | None,
     typer.Option("--engine", help="What runs the model; see `lookback engines`."),
@@ -147,6 +166,41 @@ def _before_any_command(
             load_plugin(name)
         before = os.environ.get(PLUGINS_VARIABLE)  # for processes that a command starts
         os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*([before] if before else []), *plugin])
+
+
+def load_settings(
+    engine: str | None,
+    device: str | None,
+    dtype: str | None,
+    revision: str | None,
+    device_map: str | None,
+    trust_remote_code: bool,
+) -> dict[str, Any]:
+    """What these options say to `lookback.load`: those that were given."""
+    given = {
+        "engine": engine,
+        "device": device,
+        "dtype": dtype,
+        "revision": revision,
+        "device_map": parse_device_map(device_map),
+        "trust_remote_code": trust_remote_code or None,  # other engines need not know it
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def parse_device_map(given: str | None) -> str | dict[str, Any] | None:
+    """`--device-map`: a word, or a JSON object.
+
+    Raises:
+        ValueError: it begins as JSON, and is none.
+    """
+    if given is None or not given.lstrip().startswith("{"):
+        return given
+    try:
+        found: dict[str, Any] = json.loads(given)
+    except ValueError as error:
+        raise ValueError(f"--device-map {given}: not JSON ({error})") from None
+    return found
 
 
 def settings_of(given: list[str] | None) -> dict[str, Any]:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from lookback.cli.app import Device, EngineName, Json, app
+from lookback.cli.app import (
+    Device,
+    DeviceMap,
+    Dtype,
+    EngineName,
+    Json,
+    Revision,
+    TrustRemoteCode,
+    app,
+    load_settings,
+)
 from lookback.cli.terminal import console, long_progress, print_json, show_check, show_table
 
 
@@ -16,18 +26,18 @@ def check(
         str | None,
         typer.Argument(help="A hub id or a folder; by default the embedded one."),
     ] = None,
-    dtype: Annotated[
-        str | None, typer.Option(help="Of the weights, e.g. bfloat16.", show_default=False)
-    ] = None,
     engine: EngineName = None,
     device: Device = None,
+    dtype: Dtype = None,
+    revision: Revision = None,
+    device_map: DeviceMap = None,
+    trust_remote_code: TrustRemoteCode = False,
     as_json: Json = False,
 ) -> None:
     """Is all this true for a model, on this machine? Compares it with the model's own slow way."""
     from lookback.engines import Engine, load, require
 
-    given = {"engine": engine, "device": device, "dtype": dtype}
-    settings: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    settings = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
     with console(stderr=True).status("loading the model"):
         loaded: Engine = load(model, quiet=True, **settings)
     require(loaded, ["check"], "lookback check")

@@ -12,16 +12,21 @@ import typer
 from lookback.cli.app import (
     Data,
     Device,
+    DeviceMap,
+    Dtype,
     EngineName,
     Json,
     JudgeModel,
     MaxNewTokens,
     Metric,
+    Revision,
     Settings,
     Source,
     Temperature,
     TopP,
+    TrustRemoteCode,
     app,
+    parse_device_map,
     settings_of,
 )
 from lookback.cli.terminal import (
@@ -91,14 +96,10 @@ def run(
     source: Source = None,
     engine: EngineName = None,
     device: Device = None,
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            help="Of the weights, e.g. bfloat16; by default the checkpoint's own on a GPU.",
-            show_default=False,
-        ),
-    ] = None,
-    revision: Annotated[str | None, typer.Option(help="Of the hub id.", show_default=False)] = None,
+    dtype: Dtype = None,
+    revision: Revision = None,
+    device_map: DeviceMap = None,
+    trust_remote_code: TrustRemoteCode = False,
     judge_model: JudgeModel = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Try a few items, say how long all will take.")
@@ -138,6 +139,8 @@ def run(
         image=image,
         scorers=tuple(name for given in scorers or [] for name in given.split(",")),
         device=device,
+        device_map=parse_device_map(device_map),
+        trust_remote_code=trust_remote_code,
     )
     if dry_run:
         _estimate(plan, workers, as_json)

@@ -94,13 +94,16 @@ class DualEncoder:
 
 @lru_cache(maxsize=2)
 def _load(name: str) -> DualEncoder:
-    from transformers import AutoModel, AutoProcessor
+    from transformers import AutoModel
 
-    model = AutoModel.from_pretrained(name, dtype=torch.float32)
+    from lookback.engines.transformers.loading import LOADING, load_processor
+
+    with LOADING:
+        model = AutoModel.from_pretrained(name, dtype=torch.float32)
     for method in ("get_image_features", "get_text_features"):
         if not hasattr(model, method):
             raise ValueError(f"{name} is a {type(model).__name__}: CLIPScore needs a dual encoder")
-    return DualEncoder(model, AutoProcessor.from_pretrained(name))
+    return DualEncoder(model, load_processor(name))
 
 
 def _unit(features: Any) -> NDArray[np.float32]:

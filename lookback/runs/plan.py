@@ -27,8 +27,8 @@ class Plan:
             or the file of one's own.
         metric: compares the answers of one's own data where they name none.
         judge: of a benchmark that has one, as `benchmarks.judge.get_judge` takes it.
-        model, engine, revision, device, dtype: what answers, as `lookback.load` takes it; a model
-            of None is the embedded one.
+        model, engine, revision, device, dtype, device_map, trust_remote_code: what answers, as
+            `lookback.load` takes it; a model of None is the embedded one.
         n, temperature, top_p, max_new_tokens: how candidates are drawn.
         seed: of the drawing, and of the choice of random images.
         candidates: instead of drawing: a JSONL file of responses, or a run, whose candidates are
@@ -49,6 +49,8 @@ class Plan:
     revision: str | None = None
     device: str | None = None
     dtype: str | None = None
+    device_map: str | dict[str, Any] | None = None
+    trust_remote_code: bool = False
     n: int = 25
     temperature: float = 1.2
     top_p: float = 0.9
@@ -87,8 +89,9 @@ class Plan:
         """The model, loaded now."""
         from lookback.engines import load
 
-        given = {"device": self.device, "dtype": self.dtype, "revision": self.revision}
-        settings = {name: value for name, value in given.items() if value is not None}
+        named = ("device", "dtype", "revision", "device_map", "trust_remote_code")
+        given = {name: getattr(self, name) for name in named}
+        settings = {name: value for name, value in given.items() if value not in (None, False)}
         return cast("Engine", load(self.model, engine=self.engine, quiet=True, **settings))
 
     def load_benchmark(self) -> Benchmark:

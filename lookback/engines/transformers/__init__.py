@@ -5,10 +5,20 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import transformers
+
 from lookback.embedded import LVLM
 from lookback.engines import engine as register
-from lookback.engines.transformers.compat import hub_commit
+from lookback.engines.transformers.compat import hub_commit, unwrapped
 from lookback.engines.transformers.engine import TransformersEngine
+from lookback.engines.transformers.loading import (
+    as_device,
+    as_dtype,
+    find_folder,
+    load_model,
+    load_processor,
+    move,
+)
 from lookback.engines.transformers.recording import Recorder, record
 from lookback.engines.transformers.support import check_supported
 
@@ -25,14 +35,19 @@ def load(
     attn: str | None = None,
     revision: str | None = None,
     trust_remote_code: bool = False,
+    device_map: Any = None,
+    quantization_config: Any = None,
     prompt: str | None = None,
     quiet: bool = False,
 ) -> TransformersEngine:
     """Models of the transformers library, in this process.
 
+    Calls from several threads are served one after another.
+
     Args:
-        model: a hub id, a folder, or a transformers model (then give its processor too); by
-            default the embedded one, which knows drawn scenes only.
+        model: a hub id, a folder, or a transformers model, as it is or inside `torch.compile` or
+            PEFT (then give its processor too); by default the embedded one, which knows drawn
+            scenes only.
         processor: the processor, or where to load it from; the model's own by default.
         device: "cpu", "cuda", ...; by default a GPU if there is one. A ready model is moved only
             if this is given.
@@ -41,17 +56,17 @@ def load(
         attn: the attention implementation the tap is put in front of; the model's own by default.
         revision: of the hub id.
         trust_remote_code: run code that comes with the model. Attention of its own is refused.
+        device_map: instead of a device: "auto", or which part goes where, as from_pretrained takes
+            it (needs the accelerate package).
+        quantization_config: how to quantise the weights, as from_pretrained takes it.
         prompt: how to ask, with `{image}`, `{question}` and `{response}`, where the processor has
             no chat template or another prompt is wanted.
         quiet: no progress bars and warnings of the library.
 
     Raises:
         UnsupportedModelError: its visual lookback cannot be read.
+        OSError: there is no such folder or hub id.
     """
-    import torch
-    import transformers
-    from transformers import AutoModelForImageTextToText, AutoProcessor
-
     if quiet:
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
@@ -65,24 +80,39 @@ def load(
     label = "embedded" if model is None else None
     model = LVLM if model is None else model
     if isinstance(model, (str, os.PathLike)):
-        name = os.fspath(model)
+        name = find_folder(model)
         label = label or name
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        dtype = dtype or (torch.float32 if device == "cpu" else "auto")
         processor = name if processor is None else processor
         options = {"attn_implementation": attn} if attn else {}
-        model = AutoModelForImageTextToText.from_pretrained(name, dtype=dtype, **options, **hub)
+        model = load_model(
+            name,
+            device=device,
+            device_map=device_map,
+            dtype=dtype,
+            quantization_config=quantization_config,
+            **options,
+            **hub,
+        )
         revision = hub_commit(name, revision) or revision
     else:
-        if processor is None:
-            raise ValueError("a ready model needs its processor: load(model, processor)")
-        if attn:
-            model.set_attn_implementation(attn)
-        if dtype is not None:
-            model = model.to(dtype=getattr(torch, dtype) if isinstance(dtype, str) else dtype)
+        model = _ready(model, processor, device, dtype, attn)
+        if device_map is not None or quantization_config is not None:
+            raise ValueError("device_map and quantization_config are for a model given by name")
     check_supported(model)
-    if device is not None:
-        model = model.to(device)
     if isinstance(processor, (str, os.PathLike)):
-        processor = AutoProcessor.from_pretrained(os.fspath(processor), **hub)
+        processor = load_processor(find_folder(processor), **hub)
     return TransformersEngine(model.eval(), processor, name=label, revision=revision, prompt=prompt)
+
+
+def _ready(model: Any, processor: Any, device: Any, dtype: Any, attn: str | None) -> Any:
+    """A model that is in memory already, changed as far as that is asked for."""
+    if processor is None:
+        raise ValueError("a ready model needs its processor: load(model, processor)")
+    model = unwrapped(model)
+    check_supported(model)
+    if attn:
+        model.set_attn_implementation(attn)
+    chosen = as_dtype(dtype)
+    if chosen is not None and chosen != "auto":
+        model = model.to(dtype=chosen)
+    return model if device is None else move(model, as_device(device))

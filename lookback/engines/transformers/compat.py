@@ -14,7 +14,18 @@ from typing import Any
 import torch
 from huggingface_hub import try_to_load_from_cache
 from torch import Tensor
-from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig, cache_utils
+from torch._dynamo import OptimizedModule
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    Cache,
+    DynamicCache,
+    GenerationConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+    StaticCache,
+    cache_utils,
+)
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import (
@@ -24,8 +35,13 @@ from transformers.masking_utils import (
 )
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from lookback.engines import UnsupportedModelError
+
 __all__ = [
     "ALL_MASK_ATTENTION_FUNCTIONS",  # the mask function that the tap stands in front of
+    "CACHES",
+    "KEYLESS_LAYERS",
+    "LAYERS_BY_POSITION",
     "AttentionInterface",  # where the tap registers its attention function
     "AttentionMaskInterface",  # and, under the same name, its mask function
     "DynamicLayer",  # the cache layer whose keys can be shared, and that SharedLayer extends
@@ -37,10 +53,12 @@ __all__ = [
     "attention_name",
     "causal_mask_function",  # tells a plain causal mask, which needs no tensor
     "flash_attention_with_lse",
+    "generation_settings",
     "hub_commit",
     "sdpa_attention_forward",  # tells a layer on sdpa, which drops a softcap
     "sdpa_mask",  # a boolean mask, whatever attention the model uses
     "set_attention_name",
+    "unwrapped",
 ]
 
 StateLayer: Any = cache_utils.LinearAttentionLayer
@@ -49,6 +67,63 @@ HybridLayer: Any = cache_utils.LinearAttentionAndFullAttentionLayer
 HybridSlidingLayer: Any = getattr(
     cache_utils, "LinearAttentionAndSlidingWindowAttentionLayer", None
 )
+
+
+def _cache_layers(*names: str) -> tuple[type, ...]:
+    """Cache layers by name, as far as this release has them."""
+    found = (getattr(cache_utils, name, None) for name in names)
+    return tuple(layer for layer in found if layer is not None)
+
+
+CACHES = (Cache, DynamicCache, StaticCache)
+"""Caches that hand over what their layers do, in that order. Exact types: a subclass may not."""
+
+LAYERS_BY_POSITION = _cache_layers(
+    "DynamicLayer",
+    "DynamicSlidingWindowLayer",
+    "StaticLayer",
+    "StaticSlidingWindowLayer",
+    "LinearAttentionAndFullAttentionLayer",
+    "LinearAttentionAndSlidingWindowAttentionLayer",
+    "LinearAttentionAndStaticFullAttentionLayer",
+    "LinearAttentionAndStaticSlidingWindowAttentionLayer",
+)
+"""Cache layers whose keys are the context's positions in order: all, or the newest."""
+
+KEYLESS_LAYERS = _cache_layers("LinearAttentionLayer")
+"""Cache layers that hold a state and no keys."""
+
+
+def unwrapped(model: Any) -> Any:
+    """The transformers model inside what `torch.compile` and PEFT put around it, if they did.
+
+    Adapters of PEFT are in the model's own layers and stay. Learned prompts are not.
+
+    Raises:
+        UnsupportedModelError: the wrapper adds tokens of its own to the prompt.
+    """
+    while True:
+        if isinstance(model, OptimizedModule):
+            model = model._orig_mod
+        elif isinstance(model, PreTrainedModel):
+            return model
+        elif callable(getattr(model, "get_base_model", None)):  # a PeftModel
+            if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+                raise UnsupportedModelError(
+                    f"{type(model).__name__} puts a learned prompt before every prompt: LookBack "
+                    "reads the model inside, which would not see it"
+                )
+            model = model.get_base_model()
+        else:
+            return model
+
+
+def generation_settings(
+    model: PreTrainedModel, config: GenerationConfig | None, given: dict[str, Any]
+) -> GenerationConfig:
+    """The settings that `generate(generation_config=config, **given)` uses, defaults and all."""
+    found: GenerationConfig = model._prepare_generation_config(config, **given)[0]
+    return found
 
 
 def attention_name(config: PretrainedConfig) -> str | None:

@@ -1,26 +1,31 @@
 """`lookback.record(model)`: signals from somebody else's own `model.generate(...)`.
 
-Inside the block the tap stands in front of the model's attention, and two hooks watch its passes:
-each pass gives the logits and A_t of the next token, and the pass after it tells which token was
-chosen. What is kept is a few numbers per token, and the logits of the newest pass.
+Inside the block the tap stands in front of the model's attention, `model.generate` is ours, and two
+hooks watch the model's passes. Each call of generate has a `Generation` of its own, which is the
+reader of the thread that runs it: calls in several threads do not meet, and passes that are no part
+of a call (an engine's, somebody's own) are left alone.
 """
 
 from __future__ import annotations
 
+import inspect
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoProcessor, DynamicCache, PreTrainedModel
+from transformers import PreTrainedModel
 
 from lookback.conversations import NO_SOURCE, NOTHING_THERE, SourceError
-from lookback.engines.transformers.decoder import Continuation, stack_signals
+from lookback.engines.transformers.compat import generation_settings, unwrapped
+from lookback.engines.transformers.decoder import Continuation
 from lookback.engines.transformers.engine import TransformersEngine, make_candidate
-from lookback.engines.transformers.logits import TokenStats, token_stats
+from lookback.engines.transformers.generation import Generation
+from lookback.engines.transformers.loading import load_processor
 from lookback.engines.transformers.prompts import IdText, Prompter
 from lookback.engines.transformers.support import (
     attention_layers,
@@ -28,80 +33,53 @@ from lookback.engines.transformers.support import (
     decoder_configs,
     end_token_ids,
 )
-from lookback.engines.transformers.tap import LastRow, current_reader, reading, tapped
-from lookback.families import family_of
+from lookback.engines.transformers.tap import current_reader, reading, tapped
+from lookback.families import family_of, video_token_id
 from lookback.signals import Candidates
+
+_RECORDED: set[int] = set()  # ids of the models that a block is open for
+_RECORDED_LOCK = threading.Lock()
 
 
 @contextmanager
-def record(
-    model: PreTrainedModel | TransformersEngine, processor: Any = None
-) -> Iterator[Recorder]:
+def record(model: Any, processor: Any = None) -> Iterator[Recorder]:
     """Record the signals of every `model.generate(...)` inside the block.
 
-    Greedy decoding and sampling, with any number of prompts and `num_return_sequences`. The model
-    is left as it was found, whatever happens inside.
+    Greedy decoding and sampling, with any number of prompts and `num_return_sequences`, in this
+    thread or in others. The model is left as it was found, whatever happens inside; a call that
+    still runs in another thread when the block ends is recorded to its end.
 
     Args:
-        model: a transformers LVLM, or what `lookback.load` returned.
+        model: a transformers LVLM, as it is or inside `torch.compile` or PEFT, or what
+            `lookback.load` returned.
         processor: turns token ids into text; by default the one of the folder or hub id that the
             model was loaded from. A model made in memory has none: text is then token ids, "<42>".
 
     Raises:
         UnsupportedModelError: its visual lookback cannot be read.
-        RuntimeError: recording is on already, here or around.
+        RuntimeError: another block is open for this model.
     """
     if isinstance(model, TransformersEngine):
         model, processor = model.model, processor or model.processor
-    if current_reader() is not None:
-        raise RuntimeError("lookback.record() is on already: one block at a time")
-    recorder = Recorder(model, processor)
-    generate = model.__dict__.get("generate")
-    hooks = [
-        model.register_forward_pre_hook(recorder._before, with_kwargs=True),
-        model.register_forward_hook(recorder._after, with_kwargs=True),
-    ]
-    try:
-        model.generate = recorder._generate
-        with tapped(decoder_configs(model)), reading(recorder._reader):
+    model = unwrapped(model)
+    with _alone(model):
+        recorder = Recorder(model, processor)
+        with recorder._watching(), recorder._standing_in():
             yield recorder
+
+
+@contextmanager
+def _alone(model: PreTrainedModel) -> Iterator[None]:
+    with _RECORDED_LOCK:
+        if id(model) in _RECORDED:
+            raise RuntimeError(
+                "lookback.record() is on already for this model: one block at a time"
+            )
+        _RECORDED.add(id(model))
+    try:
+        yield
     finally:
-        for hook in hooks:
-            hook.remove()
-        if generate is None:
-            del model.generate
-        else:
-            model.generate = generate
-
-
-@dataclass
-class _Generation:
-    """What one call of generate did: its prompts, and a column of numbers for each step."""
-
-    prompt_ids: Tensor  # (B, P), B rows for B / returned prompts
-    returned: int
-    end_tokens: list[int]
-    padding: Tensor | None  # (B / returned, P), 0 where a prompt is padded
-    lookback: list[Tensor] = field(default_factory=list)  # (B,) per step
-    tokens: list[Tensor] = field(default_factory=list)  # (B,) per step but the last
-    stats: list[Tensor] = field(default_factory=list)  # (3, B) per step but the last
-    logits: Tensor | None = None  # (B, V), of the newest pass
-
-    def chosen(self, token: Tensor) -> None:
-        """The newest pass was followed by this token, (B,)."""
-        assert self.logits is not None
-        self.tokens.append(token)
-        self.stats.append(torch.stack(token_stats(self.logits, token.to(self.logits.device))))
-
-    def matches(self, sequences: Tensor) -> bool:
-        """Could this be what generate returned?"""
-        rows, length = self.prompt_ids.shape
-        if sequences.shape != (rows, length + len(self.lookback)):
-            return False
-        fed = torch.stack(self.tokens, 1) if self.tokens else sequences[:, :0]
-        return torch.equal(sequences[:, :length], self.prompt_ids) and torch.equal(
-            sequences[:, length:-1], fed
-        )
+        _RECORDED.discard(id(model))
 
 
 class Recorder:
@@ -111,22 +89,23 @@ class Recorder:
         self.model = model
         self.processor = processor
         self._image_token = check_supported(model)
+        self._video_token = video_token_id(model.config)
+        self._media = tuple(t for t in (self._image_token, self._video_token) if t is not None)
         self._layers = attention_layers(model)
-        self._reader = LastRow(torch.zeros(1, 0, dtype=torch.bool))
-        self._generations: list[_Generation] = []
-        self._call: dict[str, Any] = {
-            "returned": 1,
-            "end_tokens": end_token_ids(model),
-            "padding": None,
-        }
+        self._plain = model.generate  # as it was found
+        self._generations: list[Generation] = []
+        self._lock = threading.Lock()
+        self._users = 0  # the block, and each call of generate at work
+        self._undo = ExitStack()
 
     def candidates(
-        self, out: Any, prompt: int | None = None, *, source: str | None = None
+        self, out: Any = None, prompt: int | None = None, *, source: str | None = None
     ) -> Candidates:
         """The candidates in what a recorded `generate` returned.
 
         Args:
-            out: the return value of generate: token ids, or the dict it gives if asked to.
+            out: the return value of generate: token ids, or the dict it gives if asked to. By
+                default that of the call that ended last (in a thread the value is often lost).
             prompt: which prompt's candidates, if generate was given several.
             source: "none" for a prompt without vision tokens: A_t is 0 then, and that is meant.
 
@@ -136,49 +115,52 @@ class Recorder:
         """
         if source not in (None, NO_SOURCE):
             raise SourceError(f"source = {source!r}: what is recorded is every vision token")
-        sequences = getattr(out, "sequences", out)
-        matching = [one for one in self._generations if one.matches(sequences)]
-        if not matching:
-            raise ValueError(
-                "this is not what a recorded model.generate(...) returned: call it inside the "
-                "record() block, and pass its return value as it is"
-            )
-        generation = matching[-1]
-        prompts = len(sequences) // generation.returned
+        generation = self._find(out)
+        assert generation.prompt is not None
+        prompts = len(generation.prompt) // generation.returned
         if prompt is None and prompts > 1:
             raise ValueError(f"generate was given {prompts} prompts: say which, candidates(out, 0)")
         if not 0 <= (prompt or 0) < prompts:
             raise IndexError(f"prompt {prompt}: there are {prompts}")
-        found = self._candidates(generation, sequences, prompt or 0)
-        if source is None and self._image_token not in found.prompt_ids:
+        found = self._candidates(generation, prompt or 0)
+        if source is None and not np.isin(found.prompt_ids, self._media).any():
             raise SourceError(NOTHING_THERE)
         return replace(found, source=source)
 
-    def _candidates(self, generation: _Generation, sequences: Tensor, prompt: int) -> Candidates:
-        start = generation.prompt_ids.shape[1]
-        rows = range(prompt * generation.returned, (prompt + 1) * generation.returned)
-        assert generation.logits is not None
-        last = torch.stack(token_stats(generation.logits, sequences[:, -1]))
-        stats = torch.stack([*generation.stats, last])  # (T, 3, B)
-        lookback = torch.stack(generation.lookback)  # (T, B)
-        signals = stack_signals(TokenStats(*stats.unbind(1)), lookback).cpu().numpy()  # (4, T, B)
+    def _find(self, out: Any) -> Generation:
+        """The call that returned this: the very object, or the only one with these tokens."""
+        if out is None and self._generations:
+            return self._generations[-1]
+        sequences = getattr(out, "sequences", out)
+        matching = [one for one in self._generations if one.returned_these(sequences)]
+        same = [one for one in matching if one.sequences is sequences]
+        if same or len(matching) == 1:
+            return (same or matching)[-1]
+        if matching:
+            raise ValueError(
+                f"{len(matching)} recorded calls of model.generate(...) returned these tokens: "
+                "pass the return value itself, not a copy, to say which is meant"
+            )
+        raise ValueError(
+            "this is not what a recorded model.generate(...) returned: call it inside the "
+            "record() block, and pass its return value as it is"
+        )
 
-        own = generation.prompt_ids[rows[0]]
-        if generation.padding is not None:
-            own = own[generation.padding[prompt].bool()]
-        prompt_ids = own.tolist()
+    def _candidates(self, generation: Generation, prompt: int) -> Candidates:
+        assert generation.signals is not None
+        signals = generation.signals.numpy()  # (4, T, B)
+        prompt_ids = generation.prompt_ids(prompt)
         family = family_of(self.model.config)
         prompter = self._prompter()
         items = []
-        for i, row in enumerate(rows):
-            ids = sequences[row, start:].tolist()
+        for i, (row, ids) in enumerate(generation.responses(prompt)):
             ended = [t for t, token in enumerate(ids) if token in generation.end_tokens]
             length = ended[0] if ended else len(ids)
             found = Continuation(
                 ids[:length], signals[:, :length, row], "end" if ended else "length"
             )
             items.append(make_candidate(prompter, prompt_ids, i, found))
-        words = [token for token in prompt_ids if token != self._image_token]
+        words = [token for token in prompt_ids if token not in self._media]
         return Candidates(
             tuple(items),
             prompter.decode([], words),
@@ -189,65 +171,126 @@ class Recorder:
 
     def _prompter(self) -> Prompter | IdText:
         if self.processor is None and self.model.name_or_path:
-            self.processor = AutoProcessor.from_pretrained(self.model.name_or_path)
+            self.processor = load_processor(self.model.name_or_path)
         if self.processor is None:
             return IdText()
-        return Prompter(self.processor, family_of(self.model.config), self._image_token)
+        family = family_of(self.model.config)
+        return Prompter(self.processor, family, self._image_token, self._video_token)
+
+    @contextmanager
+    def _standing_in(self) -> Iterator[None]:
+        """Ours in the place of the model's generate; then what was there, unless it was changed."""
+        ours = {"generate": self._generate, "init_continuous_batching": _refuse_batching}
+        before = {name: self.model.__dict__.get(name) for name in ours}
+        for name, function in ours.items():
+            setattr(self.model, name, function)
+        try:
+            yield
+        finally:
+            for name, function in ours.items():
+                if self.model.__dict__.get(name) is not function:
+                    continue  # somebody put theirs around ours: it goes on to the model's own
+                if before[name] is None:
+                    delattr(self.model, name)
+                else:
+                    setattr(self.model, name, before[name])
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Tap and hooks are on the model; the last to leave takes them off."""
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._undo.enter_context(tapped(decoder_configs(self.model)))
+                # What they do is bookkeeping, and no part of a graph.
+                before, after = map(torch.compiler.disable, (self._before, self._after))
+                hook = self.model.register_forward_pre_hook(before, with_kwargs=True)
+                self._undo.callback(hook.remove)
+                self._undo.callback(self.model.register_forward_hook(after).remove)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0:
+                    self._undo.close()
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
-        """Stands in for model.generate: refuses what cannot be recorded, notes what matters."""
-        config = kwargs.get("generation_config") or self.model.generation_config
+        """Stands in for model.generate: refuses what cannot be recorded, reads the rest."""
+        engine = not isinstance(current_reader(), Generation | None)
+        if engine or not self._users:  # or somebody kept ours beyond the block
+            return self._plain(*args, **kwargs)
+        generation = self._generation(_by_name(self._plain, args, kwargs))
+        with self._watching(), reading(generation):
+            out = self._plain(*args, **kwargs)
+        if generation.finish(out):
+            self._generations.append(generation)
+        return out
 
-        def setting(name: str) -> Any:
-            return kwargs.get(name, getattr(config, name, None))
+    def _generation(self, given: dict[str, Any]) -> Generation:
+        """What a call with these arguments will do.
 
-        if (setting("num_beams") or 1) > 1:
+        Raises:
+            ValueError: it cannot be recorded.
+        """
+        named = dict(given)
+        config = named.pop("generation_config", None)
+        assistant = named.pop("assistant_model", None)
+        settings = generation_settings(self.model, config, named)
+        if (settings.num_beams or 1) > 1:
             raise ValueError(
-                f"num_beams = {setting('num_beams')}: beam search reorders its rows, so a beam's "
+                f"num_beams = {settings.num_beams}: beam search reorders its rows, so a beam's "
                 "signals cannot be recorded; sample or decode greedily"
             )
-        if kwargs.get("assistant_model") is not None or setting("prompt_lookup_num_tokens"):
+        if assistant is not None or settings.prompt_lookup_num_tokens:
             raise ValueError(
                 "assisted generation cannot be recorded: a pass is not one token there"
             )
-        self._call = {
-            "returned": setting("num_return_sequences") or 1,
-            "end_tokens": end_token_ids(self.model, setting("eos_token_id")),
-            "padding": kwargs.get("attention_mask"),
-        }
-        return type(self.model).generate(self.model, *args, **kwargs)
+        if settings.cache_implementation == "paged":
+            _refuse_batching()
+        ids, padding = given.get("input_ids", given.get("inputs")), given.get("attention_mask")
+        return Generation(
+            ids if isinstance(ids, Tensor) else None,
+            settings.num_return_sequences or 1,
+            self._media,
+            self._layers,
+            end_token_ids(self.model, settings.eos_token_id),
+            padding if isinstance(padding, Tensor) else None,
+            owner=self,
+        )
 
-    def _before(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if current_reader() is not self._reader:  # another thread's pass, or an engine's own
-            return
-        self._reader.reset()
-        ids = kwargs.get("input_ids", args[0] if args else None)
-        if ids is None:
-            raise ValueError("cannot record a pass on inputs_embeds: the vision tokens have no ids")
-        cache = kwargs.get("past_key_values")
-        vision = ids == self._image_token
-        if cache is None or int(cache.get_seq_length()) == 0:
-            self._generations.append(_Generation(ids.clone(), **self._call))
-            self._reader.source = vision
-            self._reader.keys = ids.shape[1] if isinstance(cache, DynamicCache) else None
-            return
-        self._reader.keys = None
-        generation = self._generations[-1]
-        if ids.shape[1] > 1:
-            if generation.tokens:
-                raise ValueError("a pass of several tokens after the first one cannot be recorded")
-            # The next piece of a prompt that goes through the model piece by piece.
-            generation.prompt_ids = torch.cat([generation.prompt_ids, ids], 1)
-            generation.lookback.clear()
-        else:
-            generation.chosen(ids[:, -1])
-        self._reader.source = torch.cat([self._reader.source, vision], 1)
+    def _own(self) -> Generation | None:
+        """The call of generate at work in this thread, if it is one of ours."""
+        reader = current_reader()
+        return reader if isinstance(reader, Generation) and reader.owner is self else None
 
-    def _after(
-        self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
-    ) -> None:
-        if current_reader() is not self._reader:
-            return
-        generation = self._generations[-1]
-        generation.logits = output.logits[:, -1].detach()
-        generation.lookback.append(self._reader.lookback(self._layers)[:, 0])
+    def _before(self, model: Any, args: Any, kwargs: dict[str, Any] | None = None) -> None:
+        generation = self._own()
+        # Without kwargs: a pass of another thread that met the hook while it came or went.
+        if generation is not None and kwargs is not None:
+            ids = kwargs.get("input_ids", args[0] if args else None)
+            generation.before(ids, kwargs.get("past_key_values"), kwargs.get("attention_mask"))
+
+    def _after(self, model: Any, args: Any, output: Any) -> None:
+        generation = self._own()
+        if generation is not None:
+            generation.after(output)
+
+
+def _by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """A call's arguments by name, also those given by position."""
+    signature = inspect.signature(function)
+    found = dict(signature.bind(*args, **kwargs).arguments)
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            found |= found.pop(parameter.name, {})
+        if parameter.kind is parameter.VAR_POSITIONAL and found.pop(parameter.name, ()):
+            raise ValueError("to record this model's generate, give its arguments by name")
+    return found
+
+
+def _refuse_batching(*args: Any, **kwargs: Any) -> NoReturn:
+    raise ValueError(
+        "continuous batching (generate_batch, cache_implementation='paged') cannot be recorded: "
+        "its passes mix the tokens of several prompts; call model.generate(...)"
+    )

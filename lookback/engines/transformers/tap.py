@@ -150,6 +150,14 @@ class Reader(ABC):
         return (mass / heads).clamp_(0.0, 1.0)
 
 
+class Unread(Reader):
+    """Reads nothing: for passes that nobody is to read, though the model be tapped."""
+
+    def attend(self, call: Call) -> tuple[Tensor, Tensor | None]:
+        """The call as it is."""
+        return call.run()
+
+
 class LastRow(Reader):
     """Reads the last row of each pass: the one that predicts the next token.
 

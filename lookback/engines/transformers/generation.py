@@ -1,0 +1,222 @@
+"""What one call of somebody's `generate` does, pass by pass.
+
+Each pass gives the logits and A_t of the next token, and the pass after it tells which token was
+chosen. A pass is known by its place in the context: a piece of the prompt, or one token more than
+was known. Anything else is refused, for whose numbers would these be?
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from lookback.engines import UnsupportedModelError
+from lookback.engines.transformers.compat import CACHES, KEYLESS_LAYERS, LAYERS_BY_POSITION
+from lookback.engines.transformers.decoder import stack_signals
+from lookback.engines.transformers.logits import TokenStats, token_stats
+from lookback.engines.transformers.tap import Call, LastRow
+
+CANNOT = "this call of generate cannot be recorded: "
+
+
+class Generation(LastRow):
+    """Reads the passes of one call of generate; keeps a few numbers per token and row.
+
+    Args:
+        given: (B / returned, P), the ids generate was given, if any.
+        returned: how many sequences it returns per prompt.
+        vision: the ids of the placeholders that count as vision, in the prompt.
+        layers: how many layers the model's decoder attends in.
+        end_tokens: ids that end a response.
+        padding: (B / returned, P), 0 where a prompt is padded, if that was given.
+        owner: whose it is.
+    """
+
+    def __init__(
+        self,
+        given: Tensor | None,
+        returned: int,
+        vision: tuple[int, ...],
+        layers: int,
+        end_tokens: list[int],
+        padding: Tensor | None,
+        owner: object = None,
+    ) -> None:
+        super().__init__(torch.zeros(1, 0, dtype=torch.bool))
+        self.given = given
+        self.returned = returned
+        self.vision = vision
+        self.layers = layers
+        self.end_tokens = end_tokens
+        self.padding = padding
+        self.owner = owner
+        self.prompt: Tensor | None = None  # (B, P), known from the first pass on
+        self.sequences: Tensor | None = None  # what generate returned, the very object
+        self.signals: Tensor | None = None  # (4, T, B), once it has returned
+        self._ids: Tensor | None = None  # a copy of what it returned
+        self._seen = self.source  # (B, P), the prompt's vision tokens
+        self._cache: Any = None
+        self._fed = 0  # positions that the passes so far have covered
+        self._reading = False
+        self._lookback: list[Tensor] = []  # (B,) per prediction
+        self._tokens: list[Tensor] = []  # (B,) per prediction but the newest
+        self._stats: list[Tensor] = []  # (3, B) per prediction but the newest
+        self._logits: Tensor | None = None  # (B, V), of the newest prediction
+
+    def attend(self, call: Call) -> tuple[Tensor, Tensor | None]:
+        """Reads the passes that belong to this call; what runs in between is left alone."""
+        return super().attend(call) if self._reading else call.run()
+
+    def before(self, ids: Tensor | None, cache: Any, mask: Any = None) -> None:
+        """A pass of the model begins, with this attention mask.
+
+        Raises:
+            ValueError: it is neither a piece of the prompt nor one token more.
+            UnsupportedModelError: its cache is of a kind whose keys have no known positions.
+        """
+        if self._cache is not None and cache is not self._cache:
+            return  # another pass on the same model, e.g. of a logits processor for guidance
+        if ids is None:
+            raise ValueError("cannot record a pass on inputs_embeds: the vision tokens have no ids")
+        check_cache(cache)
+        self.reset()
+        past = 0 if cache is None else self._fed or int(cache.get_seq_length())
+        if self.prompt is None:
+            self.prompt = self._whole_prompt(ids, past)
+            if self.padding is None and isinstance(mask, Tensor) and mask.ndim == 2:
+                self.padding = mask[:: self.returned]  # generate found it by itself
+            self._seen = torch.isin(self.prompt, torch.tensor(self.vision, device=ids.device))
+        self._place(self.prompt, ids, past)
+        self._fed = end = past + ids.shape[1]
+        # What is generated is never vision, not even a placeholder.
+        added = max(0, end - self.prompt.shape[1])
+        self.source = torch.nn.functional.pad(self._seen, (0, added))[:, :end]
+        whole = past == 0 and (cache is None or type(cache) is DynamicCache)
+        self.keys = end if whole else None
+        self._reading = True
+
+    def after(self, output: Any) -> None:
+        """That pass ended: take the prediction of its last row, if it is past the prompt's end."""
+        if not self._reading:
+            return
+        self._reading = False
+        cache = getattr(output, "past_key_values", None)
+        check_cache(cache)
+        self._cache = self._cache if cache is None else cache
+        lookback = self.lookback(self.layers)[:, 0]
+        assert self.prompt is not None
+        if self._fed >= self.prompt.shape[1]:
+            self._logits = output.logits[:, -1].detach()
+            self._lookback.append(lookback)
+
+    def finish(self, out: Any) -> bool:
+        """Generate returned: whether the passes add up to what it returned."""
+        sequences = getattr(out, "sequences", out)
+        if self.prompt is None or not isinstance(sequences, Tensor) or sequences.ndim != 2:
+            return False
+        rows, start = self.prompt.shape
+        count = sequences.shape[1] - start
+        known = self._known()[:, : start + count]
+        same = sequences[:, : known.shape[1]].to(known.device)
+        if len(sequences) != rows or not 0 < count <= len(self._lookback):
+            return False
+        if not torch.equal(same, known):
+            return False
+        if len(self._tokens) < count:
+            self._choose(sequences[:, -1])
+        stats = torch.stack(self._stats[:count])  # (T, 3, B)
+        lookback = torch.stack(self._lookback[:count]).to(stats.device)  # (T, B)
+        self.signals = stack_signals(TokenStats(*stats.unbind(1)), lookback).cpu()
+        self.sequences, self._ids = sequences, sequences.cpu().clone()
+        self._cache = self._logits = None
+        return True
+
+    def returned_these(self, sequences: Any) -> bool:
+        """Whether these are the token ids that this call returned."""
+        if self._ids is None or not isinstance(sequences, Tensor):
+            return False
+        return torch.equal(sequences.cpu(), self._ids)
+
+    def prompt_ids(self, prompt: int) -> list[int]:
+        """One prompt's ids, without its padding."""
+        assert self.prompt is not None
+        own = self.prompt[prompt * self.returned]
+        if self.padding is not None and self.padding.shape[1:] == own.shape:
+            own = own[self.padding[prompt].bool().to(own.device)]
+        ids: list[int] = own.tolist()
+        return ids
+
+    def responses(self, prompt: int) -> list[tuple[int, list[int]]]:
+        """One prompt's rows, each with the ids that followed the prompt."""
+        assert self.prompt is not None
+        assert self._ids is not None
+        rows = range(prompt * self.returned, (prompt + 1) * self.returned)
+        return [(row, self._ids[row, self.prompt.shape[1] :].tolist()) for row in rows]
+
+    def _whole_prompt(self, ids: Tensor, past: int) -> Tensor:
+        """The ids of the whole prompt, (B, P), of which the first pass brings some."""
+        if self.given is None and not past:
+            return ids.clone()
+        whole = ids[:, :0] if self.given is None else self.given.to(ids.device)
+        whole = whole.repeat_interleave(self.returned, 0)
+        if torch.equal(whole[:, past : past + ids.shape[1]], ids):
+            return whole
+        if past:
+            raise ValueError(
+                f"{CANNOT}its cache holds {past} tokens already, and what they are is not known: "
+                "give generate the ids (and the attention mask) of the whole context, not of the "
+                "new part alone"
+            )
+        raise ValueError(f"{CANNOT}the model is given other tokens than generate was")
+
+    def _place(self, prompt: Tensor, ids: Tensor, past: int) -> None:
+        """Find a pass's place in the context, and so the token that was chosen before it."""
+        end, known = past + ids.shape[1], prompt.shape[1] + len(self._tokens)
+        chosen = end > prompt.shape[1]  # its last token is new
+        predicted = len(self._lookback) > len(self._tokens)
+        if chosen != predicted or (chosen and end != known + 1):
+            raise ValueError(
+                f"{CANNOT}a pass of {ids.shape[1]} tokens after {past} is neither a piece of the "
+                "prompt nor the next token"
+            )
+        again = ids.shape[1] - chosen
+        if again and not torch.equal(ids[:, :again], self._known()[:, past : past + again]):
+            raise ValueError(f"{CANNOT}a pass has other tokens than the ones before it")
+        if chosen:
+            self._choose(ids[:, -1])
+
+    def _known(self) -> Tensor:
+        """Prompt and chosen tokens, (B, P + t)."""
+        assert self.prompt is not None
+        return torch.cat([self.prompt, *(token[:, None] for token in self._tokens)], 1)
+
+    def _choose(self, token: Tensor) -> None:
+        """The newest prediction was followed by this token, (B,)."""
+        assert self.prompt is not None
+        assert self._logits is not None
+        self._tokens.append(token.to(self.prompt.device))
+        self._stats.append(torch.stack(token_stats(self._logits, token.to(self._logits.device))))
+
+
+def check_cache(cache: Any) -> None:
+    """Check that a cache hands over its keys in an order that is known.
+
+    A layer that is shorter than the context must hold the newest positions, any other all of them
+    from the first on. A model's own kind of layer may keep others: by its type alone one can tell.
+
+    Raises:
+        UnsupportedModelError: it is of another kind.
+    """
+    if cache is None:
+        return
+    layers = cache.layers if type(cache) in CACHES else [cache]
+    for layer in layers:
+        if type(layer) not in (*LAYERS_BY_POSITION, *KEYLESS_LAYERS):
+            raise UnsupportedModelError(
+                f"the cache is (or has) a {type(layer).__name__}: which positions its keys are is "
+                "not known, so this model cannot be recorded with it; give generate a "
+                "past_key_values=DynamicCache(config=model.config) if the model takes one"
+            )

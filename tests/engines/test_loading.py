@@ -1,0 +1,201 @@
+"""`lookback.load`: names that are not there, settings that pass through, devices, threads."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from engines.reference import noise
+from transformers import AutoModelForImageTextToText
+from zoo import build
+
+import lookback
+from lookback.embedded import LVLM
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What from_pretrained is given; the embedded model comes back, whatever is asked for."""
+    calls, load = [], AutoModelForImageTextToText.from_pretrained
+
+    def from_pretrained(name, **options):
+        calls.append({"name": name} | options)
+        dtype = options["dtype"]
+        return load(LVLM, dtype=torch.float32 if dtype == "auto" else dtype)
+
+    monkeypatch.setattr(AutoModelForImageTextToText, "from_pretrained", from_pretrained)
+    return calls
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "nowhere/", "/no/such/folder", "~/no/such", "a/b/c"])
+def test_a_missing_folder_says_so(name):
+    with pytest.raises(FileNotFoundError, match="there is no folder") as error:
+        lookback.load(name)
+    assert Path(name).name in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_path_is_no_hub_id():
+    with pytest.raises(FileNotFoundError, match="there is no folder owner/name"):
+        lookback.load(Path("owner/name"))
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(NotADirectoryError, match="is a file"):
+        lookback.load(str(tmp_path / "model.safetensors"))
+
+
+@pytest.mark.parametrize("name", ["nobody/nothing", "nothing"])
+def test_a_hub_id_that_is_not_there_names_both(name):
+    with pytest.raises(OSError, match=f"no folder {Path(name).absolute()}") as error:
+        lookback.load(name)
+    assert f"hf download {name}" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_processors_name_too():
+    with pytest.raises(FileNotFoundError, match=r"there is no folder \./nowhere"):
+        lookback.load(build("llava").model, "./nowhere")
+
+
+def test_the_shell_says_it_in_one_line(command, tmp_path):
+    noise().save(tmp_path / "photo.png")
+    status, _, err = command("ask", tmp_path / "photo.png", "what?", "--model", "./nowhere")
+    assert status == 1
+    assert "lookback: there is no folder ./nowhere" in err
+
+
+def test_a_home_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "mine").symlink_to(LVLM)
+    assert lookback.load("~/mine").model.device.type == "cpu"
+
+
+def test_settings_pass_through(asked):
+    quantization = {"quant_method": "someones"}
+    lookback.load(
+        str(LVLM),
+        device_map={"": "cpu"},
+        quantization_config=quantization,
+        revision="abc",
+        trust_remote_code=True,
+        attn="eager",
+    )
+    (call,) = asked
+    assert call == {
+        "name": str(LVLM),
+        "dtype": torch.float32,
+        "device_map": {"": "cpu"},
+        "quantization_config": quantization,
+        "revision": "abc",
+        "trust_remote_code": True,
+        "attn_implementation": "eager",
+    }
+
+
+def test_quantised_weights_are_made_on_their_device(asked, monkeypatch):
+    """Most cannot be moved afterwards, and are not."""
+    monkeypatch.setattr(torch.nn.Module, "to", lambda *args: pytest.fail("moved"))
+    lookback.load(str(LVLM), device="cuda:1", quantization_config={"quant_method": "someones"})
+    assert asked[0]["device_map"] == "cuda:1"
+    assert asked[0]["dtype"] == "auto"
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0", torch.device("cpu", 0)])
+def test_a_cpu_by_any_name(asked, device):
+    lb = lookback.load(str(LVLM), device=device)
+    assert asked[0]["dtype"] is torch.float32
+    assert lb.identity().device == "cpu"
+    assert "device_map" not in asked[0]
+
+
+@pytest.mark.parametrize(("device_map", "dtype"), [("cpu:0", torch.float32), ("cuda", "auto")])
+def test_a_device_map_that_is_a_device(asked, device_map, dtype):
+    lookback.load(str(LVLM), device_map=device_map)
+    assert asked[0]["dtype"] == dtype
+    assert asked[0]["device_map"] == device_map
+
+
+def test_what_does_not_fit_is_refused():
+    zoo = build("llava")
+    with pytest.raises(ValueError, match="give one of them"):
+        lookback.load(device="cpu", device_map="auto")
+    with pytest.raises(ValueError, match="for a model given by name"):
+        lookback.load(zoo.model, zoo.processor, device_map="auto")
+    with pytest.raises(ValueError, match="device = 'gpu'"):
+        lookback.load(device="gpu")
+    with pytest.raises(ValueError, match="dtype = 'float33'"):
+        lookback.load(dtype="float33")
+    with pytest.raises(ValueError, match="dtype = 'nn'"):
+        lookback.load(zoo.model, zoo.processor, dtype="nn")
+    with pytest.raises(TypeError, match="has no setting 'devcie'"):
+        lookback.load(devcie="cpu")
+
+
+def test_dtypes_by_name():
+    for name in ("bfloat16", "torch.bfloat16"):
+        assert lookback.load(dtype=name).model.dtype is torch.bfloat16
+    zoo = build("llava")
+    assert lookback.load(zoo.model, zoo.processor, dtype="auto").model.dtype is torch.float32
+
+
+OPTIONS = {
+    "--dtype": ("dtype", "bfloat16"),
+    "--revision": ("revision", "abc"),
+    "--device-map": ("device_map", "auto"),
+    "--trust-remote-code": ("trust_remote_code", None),
+}
+COMMANDS = {
+    "ask": ["ask", "photo.png", "what?", "-n", "2", "--max-new-tokens", "2"],
+    "score": ["score", "photo.png", "what?", "a cup"],
+    "run": ["run", "--benchmark", "scenes-caption", "--limit", "1", "-n", "2", "--dry-run"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_shells_options_are_alike(name, command, monkeypatch, tmp_path):
+    """What the shell is told arrives at load, and without it nothing does."""
+    loaded = []
+
+    def note(model=None, processor=None, **settings):
+        loaded.append(settings)
+        raise ValueError("noted")
+
+    noise().save(tmp_path / "photo.png")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("lookback.engines.load", note)
+    command(*COMMANDS[name])
+    given = [part for option, (_, value) in OPTIONS.items() for part in (option, value) if part]
+    command(*COMMANDS[name], *given)
+    command(*COMMANDS[name], "--device-map", '{"": 0}')
+    plain, options, parts = loaded
+    assert not {key for key, _ in OPTIONS.values()} & plain.keys()
+    assert {key: options[key] for key, _ in OPTIONS.values()} == {
+        key: value or True for key, value in OPTIONS.values()
+    }
+    assert parts["device_map"] == {"": 0}
+    status, _, err = command(*COMMANDS[name], "--device-map", "{0}")
+    assert status == 1
+    assert "--device-map {0}: not JSON" in err
+
+
+def test_several_threads_at_once():
+    """In a process of its own: what goes wrong there spoils later loads too."""
+    code = """
+from concurrent.futures import ThreadPoolExecutor
+import lookback
+def work(i):
+    lb = lookback.load(quiet=True)
+    return {str(p.device) for p in lb.model.parameters()} | {str(lb.model.dtype)}
+with ThreadPoolExecutor(6) as pool:
+    found = list(pool.map(work, range(12)))
+print(*sorted(set().union(*found, work(0))))
+"""
+    root = Path(__file__).parents[2]
+    env = os.environ | {"PYTHONPATH": str(root)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["cpu", "torch.float32"]

@@ -24,16 +24,6 @@ from lookback.signals import SIGNALS
 
 ALL = NAMES + EXTRA_NAMES + MORE_NAMES
 SAMPLING = {"temperature": 1.2, "top_p": 0.9, "max_new_tokens": 12, "seed": 3}
-# Under the tap's name the layer hands its choice of keys to a kernel that does not know it.
-UNHEARD = pytest.mark.xfail(
-    strict=True,
-    raises=pytest.fail.Exception,  # of `pytest.raises`, where nothing was raised
-    reason="record() attends to keys that the layer did not choose",
-)
-REFUSED = [
-    pytest.param(name, marks=UNHEARD if name == "llava_indexed" else ())
-    for name in UNSUPPORTED_NAMES
-]
 
 
 @pytest.fixture(params=ALL)
@@ -149,7 +139,7 @@ def test_recording_changes_nothing(zoo, lb):
         torch.testing.assert_close(a, b, atol=TOLERANCE, rtol=TOLERANCE)
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", UNSUPPORTED_NAMES)
 def test_what_cannot_be_read_is_refused(name):
     """By name where the config tells, else at the first pass: never a silent number."""
     zoo = build_unsupported(name)

@@ -10,6 +10,7 @@ A reader is what a pass wants to know: `LastRow` here (prompts, and other people
 
 from __future__ import annotations
 
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -33,6 +34,10 @@ from lookback.engines.transformers.compat import (
     sdpa_attention_forward,
     set_attention_name,
 )
+
+_SPECIAL = re.compile(r"s_aux|bias|indices|sinks|block_mask|head_mask")
+"""Arguments by which a layer changes its scores, or chooses its keys, in a way of its own. Under
+the tap's name a layer may hand these over where it would have used a mask under another."""
 
 _READER: ContextVar[Reader | None] = ContextVar("lookback_reader", default=None)
 
@@ -67,8 +72,8 @@ class Call:
         Raises:
             UnsupportedModelError: the layer does something to its scores that we do not.
         """
-        for name in ("s_aux", "position_bias"):
-            if self.kwargs.get(name) is not None:
+        for name, value in self.kwargs.items():
+            if value is not None and _SPECIAL.search(name):
                 raise UnsupportedModelError(
                     f"{self.layer} attends with {name!r}, which LookBack cannot read"
                 )

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from zoo import EXTRA_NAMES, NAMES, build
+from zoo import EXTRA_NAMES, MORE_NAMES, NAMES, build
 
 import lookback
 from lookback.engines.transformers import decoder, engine, prefix, recording, tap
@@ -26,7 +26,7 @@ def wrong(report):
     return {one.what for one in report.checks if one.ok is False}
 
 
-@pytest.mark.parametrize("name", [*NAMES, *EXTRA_NAMES])
+@pytest.mark.parametrize("name", [*NAMES, *EXTRA_NAMES, *MORE_NAMES])
 def test_every_family_passes(name):
     report = loaded(name).check()
     assert wrong(report) == set()

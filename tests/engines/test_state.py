@@ -106,6 +106,17 @@ def test_somebodys_own_loop_goes_on_as_if_nothing_had_been(name, fails):
         assert torch.equal(step(model, cache, token), logits)
 
 
+@pytest.mark.parametrize("name", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl"])
+def test_plain_answers_leave_somebodys_own_loop_alone(name):
+    model, _, (images, *_) = setup(name)
+    cache = begin(model, images)
+    expected = step(model, cache, 30)
+    lb = lookback.load(model, build(name).processor)
+    cache = begin(model, images)
+    lb.generate(noise(), QUESTION, max_new_tokens=2)
+    assert torch.equal(step(model, cache, 30), expected)
+
+
 def test_threads_with_engines_of_their_own_on_one_model():
     """The model is one: whoever comes second waits, whichever engine he came through."""
     model, _, prompts = setup("qwen2_5_vl")

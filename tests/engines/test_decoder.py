@@ -223,3 +223,13 @@ def test_prefix_reads_only_what_it_is_given():
     double = {k: torch.cat([v, v]) for k, v in inputs.items()}
     with pytest.raises(ValueError, match="batch of 2"):
         prefill(decoder, double)
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (1, -1)])
+def test_a_source_of_another_shape_is_refused(shape):
+    """It would be spread over the prompt without a word."""
+    _, decoder, inputs = setup("llava")
+    source = (inputs["input_ids"][0] == decoder.image_token).view(1, -1)
+    source = source if shape == (1, -1) else source[0, :1].view(shape)
+    with pytest.raises(ValueError, match="one mark per token"):
+        decoder.prefill(inputs, source)

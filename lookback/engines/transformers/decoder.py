@@ -128,6 +128,11 @@ class Decoder:
         """
         if len(inputs["input_ids"]) != 1:
             raise ValueError(f"expected one prompt, got a batch of {len(inputs['input_ids'])}")
+        if source.shape != inputs["input_ids"][0].shape or source.dtype != torch.bool:
+            raise ValueError(
+                f"source is {source.dtype} of the shape {tuple(source.shape)}: it must be one mark "
+                f"per token, bool of ({inputs['input_ids'].shape[1]},)"
+            )
         inputs, source = without_padding(inputs, source)
         ids: Tensor = inputs["input_ids"]
         if ids.shape[1] >= self.max_length:

@@ -20,6 +20,7 @@ from lookback.engines.transformers.decoder import Continuation, Decoder
 from lookback.engines.transformers.prefix import Prefix
 from lookback.engines.transformers.prompts import IdText, Prompter
 from lookback.engines.transformers.sources import source_mask
+from lookback.engines.transformers.state import borrowed
 from lookback.engines.transformers.support import end_token_ids, fingerprint
 from lookback.engines.transformers.tap import Unread, reading
 from lookback.families import family_of, video_token_id
@@ -264,7 +265,8 @@ class TransformersEngine(Engine):
         sampling: dict[str, Any] = {"do_sample": False}
         if temperature > 0:
             sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
-        with self._lock, reading(Unread()), torch.no_grad(), torch.random.fork_rng():
+        unread = reading(Unread())
+        with self._lock, unread, borrowed(self.model), torch.no_grad(), torch.random.fork_rng():
             torch.manual_seed(seed)
             texts = [self._prompter.text(one) for one in conversations]
             inputs = self._prompter.inputs(conversations, texts, self.model)

@@ -9,7 +9,7 @@ import torch
 from zoo import EXTRA_NAMES, MORE_NAMES, NAMES, build
 
 import lookback
-from lookback.engines.transformers import decoder, engine, prefix, recording, tap
+from lookback.engines.transformers import decoder, engine, generation, prefix, tap
 from lookback.engines.transformers.check import CheckReport
 from lookback.engines.transformers.decoder import Decoder
 from lookback.engines.transformers.tap import LastRow, Reader
@@ -72,7 +72,7 @@ class TestPlanted:
 
     def test_a_tempered_probability(self, lb, monkeypatch):
         stats = decoder.token_stats
-        for module in (decoder, recording):
+        for module in (decoder, generation):
             monkeypatch.setattr(module, "token_stats", lambda z, ids: stats(z / 1.2, ids))
         assert {"sample", "record", "score, token by token"} <= wrong(lb.check())
 

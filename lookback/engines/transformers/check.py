@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
-from transformers import LogitsProcessor
 
 from lookback.conversations import Conversation
 from lookback.engines.checks import Check, CheckReport
@@ -40,17 +39,6 @@ RESPONSES = ("A red circle.", "There is a small dog to the left of the tree.")
 TOLERANCES = {"float32": (1e-4, 1e-3), "float64": (1e-4, 1e-3), "float16": (0.01, 0.1)}
 LOW_PRECISION = (0.03, 0.3)  # bfloat16, and weights of fewer bits
 """The largest difference allowed in A_t, and in the other signals (relative, where above 1)."""
-
-
-class _Forced(LogitsProcessor):
-    """Makes generate write given tokens, (B, T), whatever the model would have liked."""
-
-    def __init__(self, ids: torch.Tensor, prompt: int) -> None:
-        self.ids, self.prompt = ids, prompt
-
-    def __call__(self, input_ids: Any, scores: Any) -> Any:
-        token = self.ids[:, input_ids.shape[1] - self.prompt].to(scores.device)
-        return torch.full_like(scores, -torch.inf).scatter(1, token[:, None], 0.0)
 
 
 def check(engine: TransformersEngine, progress: Progress | None = None) -> CheckReport:
@@ -249,8 +237,8 @@ class _Checker:
         """The signals of responses, one per prompt, from the model's own generate."""
         length = max(len(ids) for ids in responses)
         if not length:
-            return [{name: np.empty(0) for name in SIGNALS} for _ in responses]
-        filled = torch.tensor([[*ids, *[7] * (length - len(ids))] for ids in responses])
+            return [_nothing() for _ in responses]
+        forced = [[*ids, *[7] * (length - len(ids))] for ids in responses]
         prompt = inputs["input_ids"].shape[1]
         config = copy.deepcopy(self.model.generation_config)
         config.eos_token_id = None
@@ -258,15 +246,20 @@ class _Checker:
             out = self.model.generate(
                 **inputs,
                 generation_config=config,
-                logits_processor=[_Forced(filled, prompt)],
+                prefix_allowed_tokens_fn=lambda row, ids: [forced[row][len(ids) - prompt]],
                 max_new_tokens=length,
                 do_sample=False,
                 output_attentions=True,
                 output_logits=True,
                 return_dict_in_generate=True,
             )
+        if out.sequences[:, prompt:].tolist() != forced:
+            raise RuntimeError("its generate() does not write the tokens that it is made to write")
         found = []
         for row, ids in enumerate(responses):
+            if not len(ids):
+                found.append(_nothing())
+                continue
             looked = [
                 _share([m if m is None else m[row] for m in maps], sources[row], prompt + t)
                 for t, maps in enumerate(out.attentions[: len(ids)])
@@ -329,6 +322,11 @@ def _turns() -> Conversation:
             },
         ]
     )
+
+
+def _nothing() -> dict[str, NDArray[Any]]:
+    """The signals of an empty response."""
+    return {name: np.empty(0) for name in SIGNALS}
 
 
 def _from_logits(logits: torch.Tensor, ids: Sequence[int]) -> dict[str, NDArray[Any]]:

@@ -6,7 +6,7 @@ import torch
 from engines.reference import QUESTION, attention, eager_signals, inputs_of, noise
 from torch import nn
 from transformers import DynamicCache, GenerationConfig, StaticCache
-from zoo import build
+from zoo import OLDEST, build
 from zoo.images import PilVideo
 
 import lookback
@@ -40,6 +40,8 @@ def check(lb, cands, inputs, source=None, tolerance=1e-5):
 
 
 def test_without_a_cache(family):
+    if OLDEST and family.model.config.model_type == "paligemma":
+        pytest.skip("without a cache, transformers 5.16 lets PaliGemma's answer look both ways")
     inputs = inputs_of(family, noise())
     with lookback.record(family) as rec:
         out = family.model.generate(
@@ -217,6 +219,8 @@ def test_a_cache_class_of_its_own_is_refused(llava):
 @pytest.mark.parametrize("kind", [DynamicCache, StaticCache])
 def test_windows_shorter_than_the_prompt(kind):
     """Layers that slide hand over the newest positions, with room to spare or without."""
+    if OLDEST and kind is StaticCache:
+        pytest.skip("transformers 5.16 cannot generate with this cache and Gemma 3")
     zoo = build("gemma3")
     lb = lookback.load(zoo.model, zoo.processor)
     inputs = inputs_of(lb, noise())

@@ -96,21 +96,40 @@ def _plain(
     softcap: float | None,
 ) -> Part:
     batch, heads, rows, _ = query.shape
-    kv_heads, keys = key.shape[1], key.shape[2]
+    keys = key.shape[2]
     if causal:
         mask = torch.ones(rows, keys, dtype=torch.bool, device=query.device).tril()[None, None]
     step = max(1, MATH_SCORES // (batch * heads * keys))
-    outs, lses = [], []
-    for start in range(0, rows, step):
-        q = query[:, :, start : start + step].unflatten(1, (kv_heads, -1))  # (B, H_kv, g, r, D)
-        scores = (q @ key[:, :, None].transpose(-1, -2)).float() * scale  # (B, H_kv, g, r, K)
-        if softcap is not None:
-            scores = softcap * torch.tanh(scores / softcap)
-        if mask is not None:
-            scores = scores.masked_fill(~mask[:, :, None, start : start + step], -torch.inf)
-        lse = scores.logsumexp(-1)
-        # Rows without any key give exp(-inf - -inf) = NaN here; `attend` blanks them.
-        weights = (scores - lse[..., None]).exp_().to(value.dtype)
-        outs.append((weights @ value[:, :, None]).float().flatten(1, 2))
-        lses.append(lse.flatten(1, 2))
-    return Part(torch.cat(outs, dim=2), torch.cat(lses, dim=2))
+    pieces = [slice(start, start + step) for start in range(0, rows, step)]
+    parts = [
+        _piece(query[:, :, p], key, value, scale, None if mask is None else mask[:, :, p], softcap)
+        for p in pieces
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return Part(*(torch.cat(tensors, dim=2) for tensors in zip(*parts, strict=True)))
+
+
+def _piece(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    mask: Tensor | None,
+    softcap: float | None,
+) -> Part:
+    """`_plain` of rows that fit into memory, in as few operations as it takes."""
+    kv_heads, rows = key.shape[1], query.shape[2]
+    # Query heads that share a key head are further rows: no key is repeated.
+    q = query.unflatten(1, (kv_heads, -1)).flatten(2, 3)  # (B, H_kv, g * r, D)
+    scores = (q @ key.transpose(-1, -2)).float() * scale  # (B, H_kv, g * r, K)
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    if mask is not None:
+        hidden = ~mask[:, :, None].expand(-1, -1, q.shape[2] // rows, -1, -1).flatten(2, 3)
+        scores = scores.masked_fill(hidden, -torch.inf)
+    # Rows without any key give NaN here; `attend` blanks them.
+    out = (scores.softmax(-1).to(value.dtype) @ value).float()
+    lse = scores.logsumexp(-1)
+    out = out.unflatten(2, (-1, rows)).flatten(1, 2)
+    return Part(out, lse.unflatten(2, (-1, rows)).flatten(1, 2))

@@ -9,7 +9,7 @@ import torch
 from zoo import EXTRA_NAMES, MORE_NAMES, NAMES, build
 
 import lookback
-from lookback.engines.transformers import decoder, engine, generation, prefix, tap
+from lookback.engines.transformers import attention, decoder, engine, generation, prefix, tap
 from lookback.engines.transformers.check import CheckReport
 from lookback.engines.transformers.decoder import Decoder
 from lookback.engines.transformers.tap import LastRow, Reader
@@ -55,6 +55,17 @@ def test_the_model_is_left_as_it_was(lb):
     assert "generate" not in vars(lb.model)
 
 
+@pytest.mark.parametrize("name", ["llava_gqa", "gemma3", "qwen2_5_vl"])
+def test_the_path_of_other_devices_passes_too(name, monkeypatch):
+    """Plain matrix products, as on a GPU, instead of the fused kernel of a CPU."""
+    monkeypatch.setattr(
+        attention,
+        "_fused",
+        lambda q, k, v, scale, mask, causal: attention._plain(q, k, v, scale, mask, causal, None),
+    )
+    assert wrong(loaded(name).check()) == set()
+
+
 class TestPlanted:
     """Each bug that a tired programmer could write turns the check red, where it should."""
 
@@ -79,6 +90,18 @@ class TestPlanted:
     def test_a_dropped_mask(self, monkeypatch):
         monkeypatch.setattr(tap, "_mask_row", lambda scores, mask, seen, window: scores)
         assert "record, beside a longer prompt" in wrong(loaded("llava").check())
+
+    def test_padding_that_stays(self, lb, monkeypatch):
+        monkeypatch.setattr(decoder, "without_padding", lambda inputs, source: (inputs, source))
+        assert "score, a prompt padded on the left" in wrong(lb.check())
+
+    def test_state_of_another_prompt(self, monkeypatch):
+        from lookback.engines.transformers import state
+
+        monkeypatch.setattr(state, "restore", lambda kept: None)
+        found = wrong(loaded("qwen2_5_vl").check())
+        assert "two prompts in turn" in found
+        assert "your own decoding, with LookBack's calls in between" in found
 
     def test_a_layer_that_is_not_counted(self, lb, monkeypatch):
         add = Reader.add

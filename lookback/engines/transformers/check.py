@@ -9,7 +9,6 @@ the same numbers.
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,9 +21,9 @@ from PIL import Image, ImageDraw
 
 from lookback.conversations import Conversation
 from lookback.engines.checks import Check, CheckReport
-from lookback.engines.transformers.compat import attention_name, set_attention_name
 from lookback.engines.transformers.decoder import Decoder
 from lookback.engines.transformers.recording import record
+from lookback.engines.transformers.slow import slow_signals
 from lookback.engines.transformers.sources import source_mask
 from lookback.engines.transformers.support import decoder_configs
 from lookback.signals import SIGNALS, Candidate
@@ -66,6 +65,7 @@ class _Checker:
             "sample": self.sample,
             "record": self.record,
             "record, beside a longer prompt": self.record_padded,
+            "score, a prompt padded on the left": self.score_padded,
             "two prompts in turn": self.interleaved,
             "two images": lambda: self.optional(Conversation.of([picture(), picture(1)], QUESTION)),
             "an image after two turns": lambda: self.optional(_turns()),
@@ -153,18 +153,45 @@ class _Checker:
         ids = [one.token_ids.tolist() for one in found]
         return self._differences(found, self.reference(inputs, sources, ids))
 
+    def score_padded(self) -> dict[str, float]:
+        inputs, sources = self.prompt(self.asked)
+        more, text = 5, self.engine._prompter.text(self.asked)
+        size = inputs["input_ids"].shape[1] + more
+        try:
+            padded = self.engine._prompter.inputs([self.asked], [text], self.model, size)
+        except Exception as error:  # whatever a processor raises: nothing was computed yet
+            raise _NotApplicable(f"its processor does not pad a prompt: {error}") from error
+        if padded["input_ids"].shape[1] != size:
+            raise _NotApplicable("its processor does not pad a prompt")
+        (ids,) = [c.token_ids.tolist() for c in self._scored(RESPONSES[1])]
+        source = torch.nn.functional.pad(sources[0], (more, 0))
+        decoder = self.engine._decoder
+        with self.engine._lock:
+            (found,) = decoder.score(decoder.prefill(padded, source), [ids])
+        return self._compare_signals(found.signals, *self.reference(inputs, sources, [ids]))
+
+    def _scored(self, response: str) -> list[Candidate]:
+        return list(self.engine.score(messages=self.asked.messages(), responses=[response]))
+
+    def _compare_signals(
+        self, ours: NDArray[Any], theirs: dict[str, NDArray[Any]]
+    ) -> dict[str, float]:
+        return {
+            name: _difference(row, theirs[name]) for name, row in zip(SIGNALS, ours, strict=True)
+        }
+
     def interleaved(self) -> dict[str, float]:
         other = Conversation.of(picture(1), LONGER)
         decoder = self.engine._decoder
-        (expected,) = self.engine.score(messages=self.asked.messages(), responses=[RESPONSES[1]])
+        (ids,) = [c.token_ids.tolist() for c in self._scored(RESPONSES[1])]
         with self.engine._lock:
             first = decoder.prefill(*self.engine._inputs(self.asked))
             second = decoder.prefill(*self.engine._inputs(other))
-            decoder.score(second, [expected.token_ids.tolist()])
-            (found,) = decoder.score(first, [expected.token_ids.tolist()])
-        ours = dict(zip(SIGNALS, found.signals, strict=True))
-        (theirs,) = self.reference(*self.prompt(self.asked), [found.token_ids])
-        return {name: _difference(ours[name], theirs[name]) for name in SIGNALS}
+            decoder.score(second, [ids])
+            (found,) = decoder.score(first, [ids])
+        return self._compare_signals(
+            found.signals, *self.reference(*self.prompt(self.asked), [ids])
+        )
 
     def video(self) -> dict[str, float]:
         if "video" not in self.engine._prompter.media_tokens:
@@ -235,38 +262,8 @@ class _Checker:
         self, inputs: dict[str, Any], sources: torch.Tensor, responses: Sequence[Sequence[int]]
     ) -> list[dict[str, NDArray[Any]]]:
         """The signals of responses, one per prompt, from the model's own generate."""
-        length = max(len(ids) for ids in responses)
-        if not length:
-            return [_nothing() for _ in responses]
-        forced = [[*ids, *[7] * (length - len(ids))] for ids in responses]
-        prompt = inputs["input_ids"].shape[1]
-        config = copy.deepcopy(self.model.generation_config)
-        config.eos_token_id = None
-        with self.engine._lock, torch.no_grad(), _eager(self.model):
-            out = self.model.generate(
-                **inputs,
-                generation_config=config,
-                prefix_allowed_tokens_fn=lambda row, ids: [forced[row][len(ids) - prompt]],
-                max_new_tokens=length,
-                do_sample=False,
-                output_attentions=True,
-                output_logits=True,
-                return_dict_in_generate=True,
-            )
-        if out.sequences[:, prompt:].tolist() != forced:
-            raise RuntimeError("its generate() does not write the tokens that it is made to write")
-        found = []
-        for row, ids in enumerate(responses):
-            if not len(ids):
-                found.append(_nothing())
-                continue
-            looked = [
-                _share([m if m is None else m[row] for m in maps], sources[row], prompt + t)
-                for t, maps in enumerate(out.attentions[: len(ids)])
-            ]
-            logits = torch.stack([step[row] for step in out.logits[: len(ids)]])
-            found.append(_from_logits(logits, ids) | {"visual_lookback": np.array(looked)})
-        return found
+        with self.engine._lock:
+            return slow_signals(self.model, inputs, sources, responses)
 
     # Speed.
 
@@ -322,49 +319,6 @@ def _turns() -> Conversation:
             },
         ]
     )
-
-
-def _nothing() -> dict[str, NDArray[Any]]:
-    """The signals of an empty response."""
-    return {name: np.empty(0) for name in SIGNALS}
-
-
-def _from_logits(logits: torch.Tensor, ids: Sequence[int]) -> dict[str, NDArray[Any]]:
-    """log p, self-certainty and entropy of each token, from (T, V), in float64."""
-    log_p = logits.double().cpu().log_softmax(-1)
-    return {
-        "log_prob": log_p.gather(-1, torch.tensor(list(ids))[:, None])[:, 0].numpy(),
-        "self_certainty": (-log_p.mean(-1) - float(np.log(log_p.shape[-1]))).numpy(),
-        "entropy": -(log_p.exp() * log_p).sum(-1).numpy(),
-    }
-
-
-def _share(maps: Sequence[Any], source: torch.Tensor, positions: int) -> float:
-    """A_t of one step from its maps, one per layer: (H, R, K), the last row."""
-    shares = []
-    for attention in maps:
-        if attention is None:  # a layer that does not attend
-            continue
-        row = attention[:, -1].double().cpu()  # (H, K)
-        columns = torch.zeros(positions, dtype=torch.bool)
-        columns[: len(source)] = source.cpu()
-        # A layer with a window holds the newest keys alone.
-        shares.append(row[:, columns[positions - row.shape[1] :]].sum(-1))
-    return float(torch.cat(shares).mean())
-
-
-@contextmanager
-def _eager(model: Any) -> Iterator[None]:
-    """The decoder with eager attention, which returns its maps."""
-    configs = decoder_configs(model)
-    before = [attention_name(config) for config in configs]
-    for config in configs:
-        set_attention_name(config, "eager")
-    try:
-        yield
-    finally:
-        for config, name in zip(configs, before, strict=True):
-            set_attention_name(config, name)
 
 
 @contextmanager

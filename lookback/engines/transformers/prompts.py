@@ -177,10 +177,23 @@ class Prompter:
         return [ids[a + 1 : b] for a, b in pairwise(edges)]
 
     def inputs(
-        self, conversations: Sequence[Conversation], texts: Sequence[str], model: Any
+        self,
+        conversations: Sequence[Conversation],
+        texts: Sequence[str],
+        model: Any,
+        length: int | None = None,
     ) -> dict[str, Any]:
-        """Model inputs for one or several prompts, padded on the left, on the model's device."""
-        inputs = self.processor(**self._arguments(conversations, texts))
+        """Model inputs for one or several prompts, padded on the left, on the model's device.
+
+        Args:
+            conversations: one per prompt.
+            texts: their prompts, as `text` writes them.
+            model: whose device and dtype they get.
+            length: pad to so many tokens; by default to the longest prompt.
+        """
+        padding = {"padding": "max_length", "max_length": length, "padding_side": "left"}
+        arguments = self._arguments(conversations, texts)
+        inputs = self.processor(**(arguments | padding if length is not None else arguments))
         return to_model({k: v for k, v in inputs.items() if k != "labels"}, model)
 
     def _arguments(

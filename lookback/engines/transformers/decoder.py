@@ -54,15 +54,37 @@ _HABITS: WeakKeyDictionary[PreTrainedModel, Habits] = WeakKeyDictionary()
 
 @dataclass
 class Continuation:
-    """One continuation: its token ids, its signals (4, T) as `SIGNALS` orders them, its end."""
+    """One continuation.
+
+    Attributes:
+        token_ids: its tokens.
+        signals: (4, T), as `SIGNALS` orders them.
+        finish: why it ended.
+        by_layer: (T, L), A_t in each attention layer, if it was asked for.
+    """
 
     token_ids: list[int]
     signals: NDArray[np.float32]
     finish: str = "given"
+    by_layer: NDArray[np.float32] | None = None
+
+    @classmethod
+    def of(
+        cls, token_ids: Sequence[int], rows: NDArray[np.float32], finish: str = "given"
+    ) -> Continuation:
+        """Of what `stack_signals` made of at least its tokens: (4, T), or (4 + L, T) by layer."""
+        rows = rows[:, : len(token_ids)]
+        signals, layers = rows[: len(SIGNALS)].copy(), rows[len(SIGNALS) :].T.copy()
+        return cls(list(token_ids), signals, finish, layers if len(rows) > len(SIGNALS) else None)
 
     def cut(self, length: int) -> Continuation:
         """The first `length` tokens."""
-        return Continuation(self.token_ids[:length], self.signals[:, :length], self.finish)
+        return Continuation(
+            self.token_ids[:length],
+            self.signals[:, :length],
+            self.finish,
+            None if self.by_layer is None else self.by_layer[:length],
+        )
 
 
 class Decoder:
@@ -141,7 +163,7 @@ class Decoder:
             )
         source = source.to(ids.device)
         cache = prompt_cache(self.model)
-        reader = LastRow(source[None], keys=ids.shape[1])
+        reader = LastRow(source[None], keys=ids.shape[1], by_layer=True)
         with self._running(), reading(reader):
             out = self.model(**inputs, past_key_values=cache, use_cache=True, **self.last_row)
             logits, lookback = out.logits[:, -1], reader.lookback(self.layers)
@@ -156,9 +178,12 @@ class Decoder:
         prefix: Prefix,
         responses: Sequence[Sequence[int]],
         progress: Progress | None = None,
+        *,
+        by_layer: bool = False,
     ) -> list[Continuation]:
         """The signals of given continuations, each at least one token long."""
-        return self._batched(prefix, responses, partial(self._score, prefix), progress)
+        work = partial(self._score, prefix, by_layer=by_layer)
+        return self._batched(prefix, responses, work, progress)
 
     def knockout(
         self,
@@ -223,13 +248,15 @@ class Decoder:
                     progress(len(found), len(responses))
         return [found[i] for i in range(len(responses))]
 
-    def _score(self, prefix: Prefix, responses: list[Sequence[int]]) -> list[Continuation]:
+    def _score(
+        self, prefix: Prefix, responses: list[Sequence[int]], by_layer: bool
+    ) -> list[Continuation]:
         ids = _padded(responses).to(prefix.logits.device)
-        n = len(responses)
-        signals = torch.empty(4, *ids.shape, device=ids.device)
+        n, looks = len(responses), self._looks(by_layer)
+        signals = torch.empty(len(SIGNALS) - 1 + looks, *ids.shape, device=ids.device)
         stats = token_stats(prefix.logits.expand(n, -1), ids[:, 0])
-        signals[..., 0] = stack_signals(stats, prefix.lookback[:, 0].expand(n))
-        reader = SharedPrefix(prefix, tap=self.tap)
+        signals[..., 0] = stack_signals(stats, prefix.lookback[:looks, 0].expand(-1, n))
+        reader = SharedPrefix(prefix, tap=self.tap, by_layer=by_layer)
         self._read(prefix, reader, ids[:, :-1], ids[:, 1:], signals[..., 1:])
         return _unpadded(responses, signals)
 
@@ -244,7 +271,12 @@ class Decoder:
             for part in (slice(i, i + step) for i in range(0, length, step)):
                 logits, lookback = self._forward(rows[:, part], cache, reader)
                 stats = token_stats(logits.flatten(0, 1), next_ids[:, part].flatten())
-                signals[..., part] = stack_signals(stats, lookback.flatten()).view(4, n, -1)
+                found = stack_signals(stats, lookback.flatten(1))
+                signals[..., part] = found.unflatten(1, (n, -1))
+
+    def _looks(self, by_layer: bool) -> int:
+        """How many numbers a token's attention leaves: A_t, and that of each layer."""
+        return 1 + self.layers * by_layer
 
     def _importance(
         self, prefix: Prefix, responses: list[Sequence[int]], layers: tuple[int, int]
@@ -269,7 +301,7 @@ class Decoder:
         reader: SharedPrefix,
         habits: Habits | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Logits (n, R, V) and A_t (n, R) of the next R tokens of each continuation."""
+        """Logits (n, R, V) and A_t (1 or 1 + L, n, R) of the next R tokens of each continuation."""
         start, end = cache.prefix.length, cache.prefix.length + cache.fed + ids.shape[1]
         for length in self.switches:
             if start <= length < end:
@@ -282,8 +314,10 @@ class Decoder:
             more["position_ids"] = cache.next_positions(ids)
         out = self.model(input_ids=ids, past_key_values=cache, use_cache=True, **more)
         cache.fed += ids.shape[1]
-        lookback = reader.lookback(self.layers) if self.tap else torch.zeros(ids.shape)
-        return out.logits, lookback.to(ids.device)
+        if not self.tap:
+            nothing = torch.zeros(self._looks(reader.by_layer), *ids.shape, device=ids.device)
+            return out.logits, nothing
+        return out.logits, reader.lookback(self.layers).to(ids.device)
 
     def sample(
         self,
@@ -298,6 +332,7 @@ class Decoder:
         end_tokens: Sequence[int],
         stopped: Callable[[list[int]], bool] | None = None,
         progress: Progress | None = None,
+        by_layer: bool = False,
     ) -> list[Continuation]:
         """Draw n continuations; each ends with its end token, if it drew one.
 
@@ -312,24 +347,27 @@ class Decoder:
             end_tokens: ids that end a continuation.
             stopped: says of the tokens so far whether to end there.
             progress: called after each step.
+            by_layer: keep A_t in each layer too.
         """
         device = prefix.logits.device
         steps = min(max_new_tokens, self.max_length - prefix.length)
         uniform = torch.from_numpy(streams(seed, n, steps)).float().to(device)
         ends = torch.tensor(list(end_tokens), dtype=torch.long, device=device)
         ids = torch.zeros(n, steps, dtype=torch.long, device=device)
-        signals = torch.empty(4, n, steps, device=device)
+        looks = self._looks(by_layer)
+        signals = torch.empty(len(SIGNALS) - 1 + looks, n, steps, device=device)
         lengths, finish = [steps] * n, ["length"] * n
 
         alive = torch.arange(n, device=device)
-        logits, lookback = prefix.logits.expand(n, -1), prefix.lookback.expand(n, 1)
-        cache, reader = SharedCache(prefix, n), SharedPrefix(prefix, tap=self.tap)
+        logits, lookback = prefix.logits.expand(n, -1), prefix.lookback[:looks].expand(-1, n, 1)
+        cache = SharedCache(prefix, n)
+        reader = SharedPrefix(prefix, tap=self.tap, by_layer=by_layer)
         with self._running(prefix), reading(reader):
             for t in range(steps):
                 probs = next_token_probs(logits, temperature, top_p, top_k)
                 token = draw(probs, uniform[alive, t])
                 ids[alive, t] = token
-                signals[:, alive, t] = stack_signals(token_stats(logits, token), lookback[:, 0])
+                signals[:, alive, t] = stack_signals(token_stats(logits, token), lookback[..., 0])
                 done = torch.isin(token, ends)
                 for i in alive[done].tolist():
                     lengths[i], finish[i] = t + 1, "end"
@@ -349,15 +387,19 @@ class Decoder:
                 logits = rows[:, -1]
         token_ids, host = ids.tolist(), signals.cpu().numpy()
         return [
-            Continuation(token_ids[i][: lengths[i]], host[:, i, : lengths[i]].copy(), finish[i])
-            for i in range(n)
+            Continuation.of(token_ids[i][: lengths[i]], host[:, i], finish[i]) for i in range(n)
         ]
 
 
 def stack_signals(stats: TokenStats, lookback: Tensor) -> Tensor:
-    """The signals of R tokens as one tensor (4, R), in the order of `SIGNALS`."""
-    found = stats._asdict() | {"visual_lookback": lookback}
-    return torch.stack([found[name] for name in SIGNALS])
+    """The signals of R tokens as one tensor (4, R), in the order of `SIGNALS`.
+
+    Args:
+        stats: what the logits say.
+        lookback: (1, R), A_t; or (1 + L, R), then the result is (4 + L, R): below, each layer's.
+    """
+    found = stats._asdict() | {"visual_lookback": lookback[0]}
+    return torch.cat([torch.stack([found[name] for name in SIGNALS]), lookback[1:]])
 
 
 def _padded(responses: Sequence[Sequence[int]]) -> Tensor:
@@ -377,10 +419,7 @@ def _unpadded(responses: Sequence[Sequence[int]], signals: Tensor) -> list[Conti
                     f"token id {token}: the model rules this token out, so a response with it has "
                     "no probability"
                 )
-    return [
-        Continuation(list(response), host[:, i, : len(response)].copy())
-        for i, response in enumerate(responses)
-    ]
+    return [Continuation.of(response, host[:, i]) for i, response in enumerate(responses)]
 
 
 def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

@@ -33,6 +33,7 @@ class Generation(LastRow):
         end_tokens: ids that end a response.
         padding: (B / returned, P), 0 where a prompt is padded, if that was given.
         owner: whose it is.
+        by_layer: keep A_t in each layer too.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class Generation(LastRow):
         end_tokens: list[int],
         padding: Tensor | None,
         owner: object = None,
+        *,
+        by_layer: bool = False,
     ) -> None:
-        super().__init__(torch.zeros(1, 0, dtype=torch.bool))
+        super().__init__(torch.zeros(1, 0, dtype=torch.bool), by_layer=by_layer)
         self.given = given
         self.returned = returned
         self.vision = vision
@@ -55,13 +58,13 @@ class Generation(LastRow):
         self.owner = owner
         self.prompt: Tensor | None = None  # (B, P), known from the first pass on
         self.sequences: Tensor | None = None  # what generate returned, the very object
-        self.signals: Tensor | None = None  # (4, T, B), once it has returned
+        self.signals: Tensor | None = None  # (4 or 4 + L, T, B), once it has returned
         self._ids: Tensor | None = None  # a copy of what it returned
         self._seen = self.source  # (B, P), the prompt's vision tokens
         self._cache: Any = None
         self._fed = 0  # positions that the passes so far have covered
         self._reading = False
-        self._lookback: list[Tensor] = []  # (B,) per prediction
+        self._lookback: list[Tensor] = []  # (1, B) per prediction, or (1 + L, B)
         self._tokens: list[Tensor] = []  # (B,) per prediction but the newest
         self._stats: list[Tensor] = []  # (3, B) per prediction but the newest
         self._logits: Tensor | None = None  # (B, V), of the newest prediction
@@ -106,7 +109,7 @@ class Generation(LastRow):
         cache = getattr(output, "past_key_values", None)
         check_cache(cache)
         self._cache = self._cache if cache is None else cache
-        lookback = self.lookback(self.layers)[:, 0]
+        lookback = self.lookback(self.layers)[..., 0]
         assert self.prompt is not None
         if self._fed >= self.prompt.shape[1]:
             self._logits = output.logits[:, -1].detach()
@@ -128,7 +131,7 @@ class Generation(LastRow):
         if len(self._tokens) < count:
             self._choose(sequences[:, -1])
         stats = torch.stack(self._stats[:count])  # (T, 3, B)
-        lookback = torch.stack(self._lookback[:count]).to(stats.device)  # (T, B)
+        lookback = torch.stack(self._lookback[:count], 1).to(stats.device)  # (1 or 1 + L, T, B)
         self.signals = stack_signals(TokenStats(*stats.unbind(1)), lookback).cpu()
         self.sequences, self._ids = sequences, sequences.cpu().clone()
         self._cache = self._logits = None

@@ -42,7 +42,7 @@ class Prefix:
         source: how many of them are source tokens.
         last: the id of the last token, whose row predicts the first response token.
         logits: (1, V), that prediction.
-        lookback: (1, 1), its A_t.
+        lookback: (1 + L, 1, 1), its A_t, over all layers and in each of them.
         state: what the pass left on the model's modules.
         positions: (..., 1, 1), where the next token stands, if the prompt said where its tokens
             do; None if that is for the model to say.
@@ -224,10 +224,18 @@ class SharedPrefix(Reader):
             measured against.
         hidden: (n, source), the source tokens, in the prefix's order, that each continuation may
             not look at.
+        by_layer: keep each layer's own share too.
     """
 
-    def __init__(self, prefix: Prefix, *, tap: bool = True, hidden: Tensor | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        prefix: Prefix,
+        *,
+        tap: bool = True,
+        hidden: Tensor | None = None,
+        by_layer: bool = False,
+    ) -> None:
+        super().__init__(by_layer=by_layer)
         self.prefix = prefix
         self.tap = tap
         self.hidden = hidden

@@ -42,7 +42,7 @@ _RECORDED_LOCK = threading.Lock()
 
 
 @contextmanager
-def record(model: Any, processor: Any = None) -> Iterator[Recorder]:
+def record(model: Any, processor: Any = None, *, by_layer: bool = False) -> Iterator[Recorder]:
     """Record the signals of every `model.generate(...)` inside the block.
 
     Greedy decoding and sampling, with any number of prompts and `num_return_sequences`, in this
@@ -54,6 +54,7 @@ def record(model: Any, processor: Any = None) -> Iterator[Recorder]:
             `lookback.load` returned.
         processor: turns token ids into text; by default the one of the folder or hub id that the
             model was loaded from. A model made in memory has none: text is then token ids, "<42>".
+        by_layer: keep A_t in each attention layer too: `candidate.by_layer`, (T, L).
 
     Raises:
         UnsupportedModelError: its visual lookback cannot be read.
@@ -63,7 +64,7 @@ def record(model: Any, processor: Any = None) -> Iterator[Recorder]:
         model, processor = model.model, processor or model.processor
     model = unwrapped(model)
     with _alone(model):
-        recorder = Recorder(model, processor)
+        recorder = Recorder(model, processor, by_layer=by_layer)
         with recorder._watching(), recorder._standing_in():
             yield recorder
 
@@ -85,8 +86,11 @@ def _alone(model: PreTrainedModel) -> Iterator[None]:
 class Recorder:
     """What `record` yields: ask it for the `candidates` of what generate returned."""
 
-    def __init__(self, model: PreTrainedModel, processor: Any = None) -> None:
+    def __init__(
+        self, model: PreTrainedModel, processor: Any = None, *, by_layer: bool = False
+    ) -> None:
         self.model = model
+        self.by_layer = by_layer
         self.processor = processor
         self._image_token = check_supported(model)
         self._video_token = video_token_id(model.config)
@@ -148,7 +152,7 @@ class Recorder:
 
     def _candidates(self, generation: Generation, prompt: int) -> Candidates:
         assert generation.signals is not None
-        signals = generation.signals.numpy()  # (4, T, B)
+        signals = generation.signals.numpy()  # (4 or 4 + L, T, B)
         prompt_ids = generation.prompt_ids(prompt)
         family = family_of(self.model.config)
         prompter = self._prompter()
@@ -156,9 +160,7 @@ class Recorder:
         for i, (row, ids) in enumerate(generation.responses(prompt)):
             ended = [t for t, token in enumerate(ids) if token in generation.end_tokens]
             length = ended[0] if ended else len(ids)
-            found = Continuation(
-                ids[:length], signals[:, :length, row], "end" if ended else "length"
-            )
+            found = Continuation.of(ids[:length], signals[..., row], "end" if ended else "length")
             items.append(make_candidate(prompter, prompt_ids, i, found))
         words = [token for token in prompt_ids if token not in self._media]
         return Candidates(
@@ -257,6 +259,7 @@ class Recorder:
             end_token_ids(self.model, settings.eos_token_id),
             padding if isinstance(padding, Tensor) else None,
             owner=self,
+            by_layer=self.by_layer,
         )
 
     def _own(self) -> Generation | None:

@@ -104,14 +104,20 @@ class Settings(NamedTuple):
 
 
 class Reader(ABC):
-    """Sums up, over the layers of one pass, the share of attention paid to the source."""
+    """Sums up, over the layers of one pass, the share of attention paid to the source.
 
-    def __init__(self) -> None:
+    Args:
+        by_layer: keep each layer's own share too.
+    """
+
+    def __init__(self, *, by_layer: bool = False) -> None:
+        self.by_layer = by_layer
         self.reset()
 
     def reset(self) -> None:
         """Forget what was read, of a pass that broke off for instance."""
         self._mass: Tensor | None = None
+        self._shares: list[Tensor] = []  # (B, R) per layer, its heads' mean
         self._heads = 0
         self._layers = 0
 
@@ -135,9 +141,14 @@ class Reader(ABC):
         self._mass = total if self._mass is None else self._mass + total.to(self._mass.device)
         self._heads += mass.shape[1]
         self._layers += 1
+        if self.by_layer:
+            self._shares.append((total / mass.shape[1]).to(self._mass.device))
 
     def lookback(self, layers: int) -> Tensor:
-        """A_t (Eq. 3) of the pass that just ended, (B, R); the reader is then ready for the next.
+        """A_t (Eq. 3) of the pass that just ended; the reader is then ready for the next.
+
+        It is (1, B, R), the mean over all heads of all layers; with `by_layer` (1 + L, B, R): then
+        follows the mean over each layer's heads, in the order of the layers.
 
         Args:
             layers: how many layers the model's decoder attends in.
@@ -145,14 +156,14 @@ class Reader(ABC):
         Raises:
             UnsupportedModelError: the tap did not see every one of them.
         """
-        mass, heads, seen = self._mass, self._heads, self._layers
+        mass, heads, seen, shares = self._mass, self._heads, self._layers, self._shares
         self.reset()
         if mass is None or seen != layers:
             raise UnsupportedModelError(
                 f"the tap saw {seen} of {layers} attention layers: this model (or part of it) "
                 "computes attention with code of its own, so its visual lookback cannot be read"
             )
-        return (mass / heads).clamp_(0.0, 1.0)
+        return torch.stack([mass / heads, *shares]).clamp_(0.0, 1.0)
 
 
 class Unread(Reader):
@@ -171,8 +182,8 @@ class LastRow(Reader):
     with room to spare.
     """
 
-    def __init__(self, source: Tensor, keys: int | None = None) -> None:
-        super().__init__()
+    def __init__(self, source: Tensor, keys: int | None = None, *, by_layer: bool = False) -> None:
+        super().__init__(by_layer=by_layer)
         self.source = source
         self.keys = keys
 

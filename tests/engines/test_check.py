@@ -12,7 +12,7 @@ import lookback
 from lookback.engines.transformers import attention, decoder, engine, generation, prefix, tap
 from lookback.engines.transformers.check import CheckReport
 from lookback.engines.transformers.decoder import Decoder
-from lookback.engines.transformers.tap import LastRow, Reader
+from lookback.engines.transformers.tap import Reader
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -58,11 +58,7 @@ def test_the_model_is_left_as_it_was(lb):
 @pytest.mark.parametrize("name", ["llava_gqa", "gemma3", "qwen2_5_vl"])
 def test_the_path_of_other_devices_passes_too(name, monkeypatch):
     """Plain matrix products, as on a GPU, instead of the fused kernel of a CPU."""
-    monkeypatch.setattr(
-        attention,
-        "_fused",
-        lambda q, k, v, scale, mask, causal: attention._plain(q, k, v, scale, mask, causal, None),
-    )
+    monkeypatch.setattr(attention, "trusted", lambda *args: ())
     assert wrong(loaded(name).check()) == set()
 
 
@@ -88,7 +84,7 @@ class TestPlanted:
         assert {"sample", "record", "score, token by token"} <= wrong(lb.check())
 
     def test_a_dropped_mask(self, monkeypatch):
-        monkeypatch.setattr(tap, "_mask_row", lambda scores, mask, seen, window: scores)
+        monkeypatch.setattr(tap, "_bias_of_row", lambda *args: None)
         assert "record, beside a longer prompt" in wrong(loaded("llava").check())
 
     def test_padding_that_stays(self, lb, monkeypatch):
@@ -106,11 +102,8 @@ class TestPlanted:
     def test_a_layer_that_is_not_counted(self, lb, monkeypatch):
         add = Reader.add
 
-        def skipping(self, mass):
-            if self.layers_read != 1:
-                return add(self, mass)
-            self._layers += 1
-            return None
+        def skipping(self, shares):
+            add(self, torch.zeros_like(shares) if self.layers_read == 1 else shares)
 
         monkeypatch.setattr(Reader, "add", skipping)
         assert len(wrong(lb.check())) >= 6
@@ -140,11 +133,10 @@ class TestPlanted:
         assert "score, token by token" not in found
 
     def test_a_recorder_that_reads_the_first_row(self, lb, monkeypatch):
-        real = tap._last_row_scores
+        real = tap.share_of_last_row
         monkeypatch.setattr(
-            tap, "_last_row_scores", lambda q, k, scale: real(q[:, :, :1], k, scale)
+            tap, "share_of_last_row", lambda q, *rest, **more: real(q[:, :, :1], *rest, **more)
         )
-        assert LastRow  # the reader that uses it
         assert "record" in wrong(lb.check())
 
     def test_an_exception_is_said_and_counts(self, lb, monkeypatch):

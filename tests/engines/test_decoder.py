@@ -10,7 +10,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from zoo import build
 
 import lookback
-from lookback.engines.transformers.decoder import Decoder, _batches
+from lookback.engines.transformers.continuations import batches
+from lookback.engines.transformers.decoder import Decoder
 from lookback.engines.transformers.prefix import Prefix, SharedCache
 from lookback.engines.transformers.tap import Call, LastRow
 from lookback.signals import SIGNALS
@@ -210,9 +211,9 @@ def test_a_softcap_that_sdpa_would_drop_is_refused():
 
 def test_batches_respect_the_budget_and_hold_everyone():
     lengths = [5, 1, 9, 3, 3, 30, 2]
-    batches = list(_batches(lengths, 12))
-    assert sorted(i for batch in batches for i in batch) == list(range(7))
-    for batch in batches:
+    found = list(batches(lengths, 12))
+    assert sorted(i for batch in found for i in batch) == list(range(7))
+    for batch in found:
         longest = max(lengths[i] for i in batch)
         assert len(batch) == 1 or len(batch) * longest <= 12
 

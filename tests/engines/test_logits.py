@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from lookback.engines.transformers import logits as module
-from lookback.engines.transformers.logits import draw, next_token_probs, streams, token_stats
+from lookback.engines.transformers.logits import (
+    check_stats,
+    draw,
+    next_token_probs,
+    streams,
+    token_stats,
+)
 
 
 def test_statistics_equal_their_definitions(monkeypatch):
@@ -35,7 +41,7 @@ def test_self_certainty_is_zero_for_the_uniform_distribution():
 
 def test_logits_that_are_not_finite_are_an_error():
     with pytest.raises(FloatingPointError, match="not finite"):
-        token_stats(torch.tensor([[0.0, math.nan]]), torch.tensor([0]))
+        check_stats(*token_stats(torch.tensor([[0.0, math.nan]]), torch.tensor([0])))
 
 
 def library_probs(logits, temperature, top_p, top_k):

@@ -13,10 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lookback.engines.transformers.compat import flash_attention_with_lse
-
-MATH_SCORES = 2**24
-"""How many scores the plain path holds at a time (64 MiB in float32)."""
+from lookback.engines.transformers.kernels import Kernel, additive, trusted
+from lookback.engines.transformers.products import has_wide_product, plain_attention, scores_of
 
 
 class Part(NamedTuple):
@@ -47,12 +45,15 @@ def attend(
         causal: row r sees keys 0..r; needs R = K and no mask.
         softcap: scores s become softcap * tanh(s / softcap).
     """
-    if not key.shape[2]:  # the fused kernel divides by the number of keys: it would kill Python
+    if not key.shape[2]:  # a fused kernel divides by the number of keys: it would kill Python
         return _nothing(query, value)
-    if query.device.type == "cpu" and softcap is None and key.shape[-1] == value.shape[-1]:
-        part = _fused(query, key, value, scale, mask, causal)
+    kernel = None if softcap is not None else _kernel(query, key, value, mask is not None, causal)
+    if kernel is None:
+        out, lse = plain_attention(query, key, value, scale, mask, causal, softcap)
     else:
-        part = _plain(query, key, value, scale, mask, causal, softcap)
+        bias = None if mask is None else additive(mask)
+        out, lse = kernel(query, key, value, scale, bias, causal)
+    part = Part(out.float(), lse)
     if mask is not None:  # a row that sees none of these keys has no share in the whole
         blind = ~mask.any(-1)
         part = Part(
@@ -61,12 +62,81 @@ def attend(
     return part
 
 
-def join(one: Part, other: Part) -> tuple[Part, Tensor]:
-    """Attention over the keys of both parts, and the share of it that `one` has, (B, H, R)."""
-    # exp(a - log(exp a + exp b)) is the sigmoid of a - b; a row blind to both parts has no share.
-    share = torch.sigmoid(one.lse - other.lse).nan_to_num_(0.0)
-    out = torch.lerp(other.out, one.out, share[..., None])
+def _kernel(query: Tensor, key: Tensor, value: Tensor, masked: bool, causal: bool) -> Kernel | None:
+    """The fused kernel to take; None where there is none for this."""
+    if value.shape[-1] != key.shape[-1]:
+        return None
+    groups = query.shape[1] // key.shape[1]
+    for kernel in trusted(query.device.type, query.dtype, query.shape[-1]):
+        if kernel.takes(groups, masked, causal):
+            return kernel
+    return None
+
+
+def blend(one: Part, other: Part, *, blind: bool = True) -> tuple[Tensor, Tensor]:
+    """Rows over the keys of both parts, (B, H, R, D), and the share that `one` has, (B, H, R).
+
+    Args:
+        one: the part whose share is asked for.
+        other: the rest.
+        blind: whether there may be rows that see neither, which have no share.
+    """
+    # exp(a - log(exp a + exp b)) is the sigmoid of a - b.
+    share = torch.sigmoid(one.lse - other.lse)
+    if blind:
+        share = share.nan_to_num_(0.0)
+    return torch.lerp(other.out, one.out, share[..., None]), share
+
+
+def join(one: Part, other: Part, *, blind: bool = True) -> tuple[Part, Tensor]:
+    """`blend`, as a part that can be joined with others."""
+    out, share = blend(one, other, blind=blind)
     return Part(out, torch.logaddexp(one.lse, other.lse)), share
+
+
+def share_of_last_row(
+    query: Tensor,
+    key: Tensor,
+    source: Tensor,
+    *,
+    scale: float,
+    softcap: float | None,
+    bias: Tensor | None,
+) -> Tensor:
+    """The share of attention that the last row pays to the source keys, (B, H).
+
+    Args:
+        query: (B, H, R, D).
+        key: (B, H_kv, K, D).
+        source: (B, K), True for the keys that count.
+        scale: factor on the scores.
+        softcap: scores s become softcap * tanh(s / softcap).
+        bias: (B or 1, H or 1, K), added to the scores: -inf where the row may not look.
+    """
+    row = query[:, :, -1:]
+    if row.dtype != torch.float32 and not has_wide_product(row.device.type, row.dtype):
+        # Products in half precision would be rounded before they can be read, and a copy of all
+        # keys in float32 is too much for every token: two log-sum-exps tell as much.
+        kernel = None if softcap is not None else _kernel(row, key, key, True, False)
+        if kernel is not None:
+            return _share_by_lse(kernel, row, key, source, scale, bias)
+    scores = scores_of(row, key, scale, softcap)[:, :, 0]
+    if bias is not None:
+        scores = scores + bias
+    return (scores.softmax(-1) * source[:, None]).sum(-1)
+
+
+def _share_by_lse(
+    kernel: Kernel, row: Tensor, key: Tensor, source: Tensor, scale: float, bias: Tensor | None
+) -> Tensor:
+    to_source = additive(source)[:, None]  # (B, 1, K)
+    if bias is not None:
+        to_source = to_source + bias
+        bias = bias[:, :, None]
+    _, whole = kernel(row, key, key, scale, bias)
+    _, part = kernel(row, key, key, scale, to_source[:, :, None])
+    share = (part - whole)[..., 0].exp()
+    return share.masked_fill((to_source == -torch.inf).all(-1), 0.0)  # it sees nothing of it
 
 
 def _nothing(query: Tensor, value: Tensor) -> Part:
@@ -74,62 +144,3 @@ def _nothing(query: Tensor, value: Tensor) -> Part:
     shape = query.shape[:-1]
     out = query.new_zeros((*shape, value.shape[-1]), dtype=torch.float32)
     return Part(out, out.new_full(shape, -torch.inf))
-
-
-def _fused(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor | None, causal: bool
-) -> Part:
-    bias = None
-    if mask is not None:
-        bias = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, -torch.inf)
-    out, lse = flash_attention_with_lse(query, key, value, causal=causal, bias=bias, scale=scale)
-    return Part(out.float(), lse)
-
-
-def _plain(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    mask: Tensor | None,
-    causal: bool,
-    softcap: float | None,
-) -> Part:
-    batch, heads, rows, _ = query.shape
-    keys = key.shape[2]
-    if causal:
-        mask = torch.ones(rows, keys, dtype=torch.bool, device=query.device).tril()[None, None]
-    step = max(1, MATH_SCORES // (batch * heads * keys))
-    pieces = [slice(start, start + step) for start in range(0, rows, step)]
-    parts = [
-        _piece(query[:, :, p], key, value, scale, None if mask is None else mask[:, :, p], softcap)
-        for p in pieces
-    ]
-    if len(parts) == 1:
-        return parts[0]
-    return Part(*(torch.cat(tensors, dim=2) for tensors in zip(*parts, strict=True)))
-
-
-def _piece(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    mask: Tensor | None,
-    softcap: float | None,
-) -> Part:
-    """`_plain` of rows that fit into memory, in as few operations as it takes."""
-    kv_heads, rows = key.shape[1], query.shape[2]
-    # Query heads that share a key head are further rows: no key is repeated.
-    q = query.unflatten(1, (kv_heads, -1)).flatten(2, 3)  # (B, H_kv, g * r, D)
-    scores = (q @ key.transpose(-1, -2)).float() * scale  # (B, H_kv, g * r, K)
-    if softcap is not None:
-        scores = softcap * torch.tanh(scores / softcap)
-    if mask is not None:
-        hidden = ~mask[:, :, None].expand(-1, -1, q.shape[2] // rows, -1, -1).flatten(2, 3)
-        scores = scores.masked_fill(hidden, -torch.inf)
-    # Rows without any key give NaN here; `attend` blanks them.
-    out = (scores.softmax(-1).to(value.dtype) @ value).float()
-    lse = scores.logsumexp(-1)
-    out = out.unflatten(2, (-1, rows)).flatten(1, 2)
-    return Part(out, lse.unflatten(2, (-1, rows)).flatten(1, 2))

@@ -7,7 +7,8 @@ the releases that were tested; `make test` runs the newest of them, `make test-o
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +50,20 @@ __all__ = [
     "HybridLayer",  # holds a state and keys
     "HybridSlidingLayer",  # the same, and forgets keys
     "StateLayer",  # holds a state (convolution, linear attention) and no keys
+    "around_compiled_call",
     "attention_function",
     "attention_name",
     "causal_mask_function",  # tells a plain causal mask, which needs no tensor
-    "flash_attention_with_lse",
+    "flash_attention_on_cpu",
+    "flash_attention_on_cuda",
     "generation_settings",
     "hub_commit",
+    "memory_efficient_attention",
     "sdpa_attention_forward",  # tells a layer on sdpa, which drops a softcap
     "sdpa_mask",  # a boolean mask, whatever attention the model uses
     "set_attention_name",
     "unwrapped",
+    "wide_product_on_cuda",
 ]
 
 StateLayer: Any = cache_utils.LinearAttentionLayer
@@ -118,6 +123,24 @@ def unwrapped(model: Any) -> Any:
             return model
 
 
+@contextmanager
+def around_compiled_call(
+    model: PreTrainedModel, around: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Iterator[None]:
+    """Put something around the calls of a model that `model.compile()` was called on, for a while.
+
+    Its graph has the hooks inside.
+    """
+    compiled = model._compiled_call_impl
+    if compiled is not None:
+        model._compiled_call_impl = around(compiled)
+    try:
+        yield
+    finally:
+        if compiled is not None:
+            model._compiled_call_impl = compiled
+
+
 def generation_settings(
     model: PreTrainedModel, config: GenerationConfig | None, given: dict[str, Any]
 ) -> GenerationConfig:
@@ -163,8 +186,8 @@ def hub_commit(name: str, revision: str | None) -> str | None:
     return Path(path).parent.name if isinstance(path, str) else None
 
 
-def flash_attention_with_lse(
-    query: Tensor, key: Tensor, value: Tensor, *, causal: bool, bias: Tensor | None, scale: float
+def flash_attention_on_cpu(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
     """The kernel behind scaled_dot_product_attention on CPU, with the rows' log-sum-exp.
 
@@ -174,3 +197,38 @@ def flash_attention_with_lse(
         query, key, value, 0.0, causal, attn_mask=bias, scale=scale
     )
     return out, lse
+
+
+def flash_attention_on_cuda(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    """The same of CUDA; it takes no bias."""
+    assert bias is None
+    found = torch.ops.aten._scaled_dot_product_flash_attention(
+        query, key, value, 0.0, causal, False, scale=scale
+    )
+    return found[0], found[1]
+
+
+def memory_efficient_attention(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    """The other fused kernel of CUDA, which takes a bias, but no grouped heads.
+
+    It wants the bias for every head, its rows on multiples of 16 numbers, and fills up the
+    log-sum-exp to multiples of 32 rows.
+    """
+    rows, keys = query.shape[2], key.shape[2]
+    if bias is not None:
+        aligned = bias.new_empty(*bias.shape[:-1], -(-keys // 16) * 16)
+        aligned[..., :keys] = bias
+        bias = aligned[..., :keys].expand(query.shape[0], query.shape[1], rows, keys)
+    found = torch.ops.aten._scaled_dot_product_efficient_attention(
+        query, key, value, bias, True, 0.0, causal, scale=scale
+    )
+    return found[0], found[1][:, :, :rows]
+
+
+def wide_product_on_cuda(one: Tensor, other: Tensor) -> Tensor:
+    """one @ other of three dimensions, from float16 or bfloat16 straight to float32."""
+    return torch.ops.aten.bmm.dtype(one, other, torch.float32)

@@ -8,26 +8,31 @@ for token y_t is the one that predicts it: the prompt's last row for y_1, the ro
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from lookback.engines import Progress
 from lookback.engines.transformers.caches import has_state, prompt_cache
+from lookback.engines.transformers.continuations import (
+    Continuation,
+    Drawn,
+    batches,
+    check_signals,
+    padded,
+    stack_signals,
+    unpadded,
+)
 from lookback.engines.transformers.habits import Habits, find_habits
 from lookback.engines.transformers.knockout import Importance
 from lookback.engines.transformers.logits import (
-    TokenStats,
+    cheap_to_read,
     draw,
     next_token_probs,
     streams,
@@ -49,42 +54,10 @@ from lookback.signals import SIGNALS
 LOGIT_BYTES = 2**28
 """Memory for one batch's logits in float32: it sets how many tokens are scored at once."""
 
+LOOK_EVERY = 8
+"""Steps between two looks at what was drawn, where a look makes the device wait."""
+
 _HABITS: WeakKeyDictionary[PreTrainedModel, Habits] = WeakKeyDictionary()
-
-
-@dataclass
-class Continuation:
-    """One continuation.
-
-    Attributes:
-        token_ids: its tokens.
-        signals: (4, T), as `SIGNALS` orders them.
-        finish: why it ended.
-        by_layer: (T, L), A_t in each attention layer, if it was asked for.
-    """
-
-    token_ids: list[int]
-    signals: NDArray[np.float32]
-    finish: str = "given"
-    by_layer: NDArray[np.float32] | None = None
-
-    @classmethod
-    def of(
-        cls, token_ids: Sequence[int], rows: NDArray[np.float32], finish: str = "given"
-    ) -> Continuation:
-        """Of what `stack_signals` made of at least its tokens: (4, T), or (4 + L, T) by layer."""
-        rows = rows[:, : len(token_ids)]
-        signals, layers = rows[: len(SIGNALS)].copy(), rows[len(SIGNALS) :].T.copy()
-        return cls(list(token_ids), signals, finish, layers if len(rows) > len(SIGNALS) else None)
-
-    def cut(self, length: int) -> Continuation:
-        """The first `length` tokens."""
-        return Continuation(
-            self.token_ids[:length],
-            self.signals[:, :length],
-            self.finish,
-            None if self.by_layer is None else self.by_layer[:length],
-        )
 
 
 class Decoder:
@@ -99,6 +72,7 @@ class Decoder:
         self.image_token = check_supported(model)
         self.model = model
         self.tap = tap
+        self.look_every = 0  # steps between two looks at what was drawn; 0: as the device likes it
         self.layers = attention_layers(model)
         self.configs = decoder_configs(model)
         text = text_config(model)
@@ -216,13 +190,13 @@ class Decoder:
             received = self._importance(prefix, batch, layers)
             hidden = torch.zeros_like(received, dtype=torch.bool)
             hidden.scatter_(1, received.topk(count).indices, True)
-            ids = _padded(batch).to(prefix.logits.device)
+            ids = padded(batch).to(prefix.logits.device)
             asked = torch.full_like(ids[:, :1], prefix.last)
             rows = torch.cat([asked, ids[:, :-1]], 1)
             reader = SharedPrefix(shorter, hidden=hidden)
-            signals = torch.empty(4, *ids.shape, device=ids.device)
+            signals = torch.empty(len(SIGNALS), *ids.shape, dtype=torch.float32, device=ids.device)
             self._read(shorter, reader, rows, ids, signals)
-            return _unpadded(batch, signals)
+            return unpadded(batch, signals)
 
         return self._batched(prefix, responses, hide, progress)
 
@@ -242,7 +216,7 @@ class Decoder:
             )
         found: dict[int, Continuation] = {}
         with self._running(prefix):
-            for batch in _batches([len(ids) for ids in responses], self.batch_rows):
+            for batch in batches([len(ids) for ids in responses], self.batch_rows):
                 found |= zip(batch, work([responses[i] for i in batch]), strict=True)
                 if progress is not None:
                     progress(len(found), len(responses))
@@ -251,14 +225,16 @@ class Decoder:
     def _score(
         self, prefix: Prefix, responses: list[Sequence[int]], by_layer: bool
     ) -> list[Continuation]:
-        ids = _padded(responses).to(prefix.logits.device)
+        ids = padded(responses).to(prefix.logits.device)
         n, looks = len(responses), self._looks(by_layer)
-        signals = torch.empty(len(SIGNALS) - 1 + looks, *ids.shape, device=ids.device)
+        signals = torch.empty(
+            len(SIGNALS) - 1 + looks, *ids.shape, dtype=torch.float32, device=ids.device
+        )
         stats = token_stats(prefix.logits.expand(n, -1), ids[:, 0])
         signals[..., 0] = stack_signals(stats, prefix.lookback[:looks, 0].expand(-1, n))
         reader = SharedPrefix(prefix, tap=self.tap, by_layer=by_layer)
         self._read(prefix, reader, ids[:, :-1], ids[:, 1:], signals[..., 1:])
-        return _unpadded(responses, signals)
+        return unpadded(responses, signals)
 
     def _read(
         self, prefix: Prefix, reader: SharedPrefix, rows: Tensor, next_ids: Tensor, signals: Tensor
@@ -282,7 +258,7 @@ class Decoder:
         self, prefix: Prefix, responses: list[Sequence[int]], layers: tuple[int, int]
     ) -> Tensor:
         """Attention that each source token receives from each response's rows, (n, source)."""
-        ids = _padded(responses).to(prefix.logits.device)
+        ids = padded(responses).to(prefix.logits.device)
         n, length = ids.shape
         ends = torch.tensor([len(one) for one in responses], device=ids.device)
         valid = torch.arange(length, device=ids.device) < ends[:, None]
@@ -352,13 +328,15 @@ class Decoder:
         device = prefix.logits.device
         steps = min(max_new_tokens, self.max_length - prefix.length)
         uniform = torch.from_numpy(streams(seed, n, steps)).float().to(device)
-        ends = torch.tensor(list(end_tokens), dtype=torch.long, device=device)
-        ids = torch.zeros(n, steps, dtype=torch.long, device=device)
         looks = self._looks(by_layer)
-        signals = torch.empty(len(SIGNALS) - 1 + looks, n, steps, device=device)
-        lengths, finish = [steps] * n, ["length"] * n
+        signals = torch.empty(
+            len(SIGNALS) - 1 + looks, n, steps, dtype=torch.float32, device=device
+        )
+        drawn = Drawn(n, end_tokens, stopped)
+        every = self.look_every or (1 if cheap_to_read(signals) or self.switches else LOOK_EVERY)
 
-        alive = torch.arange(n, device=device)
+        alive: slice | Tensor = slice(None)  # the rows that are still in the batch
+        recent: list[Tensor] = []  # tokens that nobody has looked at
         logits, lookback = prefix.logits.expand(n, -1), prefix.lookback[:looks].expand(-1, n, 1)
         cache = SharedCache(prefix, n)
         reader = SharedPrefix(prefix, tap=self.tap, by_layer=by_layer)
@@ -366,68 +344,25 @@ class Decoder:
             for t in range(steps):
                 probs = next_token_probs(logits, temperature, top_p, top_k)
                 token = draw(probs, uniform[alive, t])
-                ids[alive, t] = token
+                recent.append(token)
                 signals[:, alive, t] = stack_signals(token_stats(logits, token), lookback[..., 0])
-                done = torch.isin(token, ends)
-                for i in alive[done].tolist():
-                    lengths[i], finish[i] = t + 1, "end"
-                if stopped is not None:
-                    for row, i in enumerate(alive.tolist()):
-                        if not done[row] and stopped(ids[i, : t + 1].tolist()):
-                            lengths[i], finish[i], done[row] = t + 1, "stop", True
+                if len(recent) == every or t == steps - 1:
+                    check_signals(signals[:, alive, t + 1 - len(recent) : t + 1])
+                    keep = drawn.take(torch.stack(recent, 1).tolist())
+                    recent = []
+                    if not keep:
+                        break
+                    if len(keep) < len(token):  # what has ended leaves the batch
+                        kept = torch.tensor(keep, device=device)
+                        cache.reorder_cache(kept)
+                        alive = torch.tensor(drawn.alive, device=device)
+                        token = token[kept]
                 if progress is not None:
                     progress(t + 1, steps)
-                if done.all() or t == steps - 1:
-                    break
-                if done.any():  # what has ended leaves the batch
-                    keep = (~done).nonzero()[:, 0]
-                    cache.reorder_cache(keep)
-                    alive, token = alive[keep], token[keep]
-                rows, lookback = self._forward(token[:, None], cache, reader)
-                logits = rows[:, -1]
-        token_ids, host = ids.tolist(), signals.cpu().numpy()
+                if t < steps - 1:
+                    rows, lookback = self._forward(token[:, None], cache, reader)
+                    logits = rows[:, -1]
+        host = signals.cpu().numpy()
         return [
-            Continuation.of(token_ids[i][: lengths[i]], host[:, i], finish[i]) for i in range(n)
+            Continuation.of(ids, host[:, i], drawn.finish[i]) for i, ids in enumerate(drawn.ids)
         ]
-
-
-def stack_signals(stats: TokenStats, lookback: Tensor) -> Tensor:
-    """The signals of R tokens as one tensor (4, R), in the order of `SIGNALS`.
-
-    Args:
-        stats: what the logits say.
-        lookback: (1, R), A_t; or (1 + L, R), then the result is (4 + L, R): below, each layer's.
-    """
-    found = stats._asdict() | {"visual_lookback": lookback[0]}
-    return torch.cat([torch.stack([found[name] for name in SIGNALS]), lookback[1:]])
-
-
-def _padded(responses: Sequence[Sequence[int]]) -> Tensor:
-    """Token ids as one tensor (n, longest), filled on the right: nothing looks there."""
-    ids = torch.zeros(len(responses), max(len(one) for one in responses), dtype=torch.long)
-    for row, response in zip(ids, responses, strict=True):
-        row[: len(response)] = torch.as_tensor(response)
-    return ids
-
-
-def _unpadded(responses: Sequence[Sequence[int]], signals: Tensor) -> list[Continuation]:
-    host = signals.cpu().numpy()
-    for response, log_prob in zip(responses, host[SIGNALS.index("log_prob")], strict=True):
-        for token, value in zip(response, log_prob.tolist(), strict=False):
-            if value == -math.inf:
-                raise ValueError(
-                    f"token id {token}: the model rules this token out, so a response with it has "
-                    "no probability"
-                )
-    return [Continuation.of(response, host[:, i]) for i, response in enumerate(responses)]
-
-
-def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Group responses of like length so that none pads much and none exceeds `budget` tokens."""
-    batch: list[int] = []
-    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
-            yield batch
-            batch = []
-        batch.append(i)
-    yield batch

@@ -16,11 +16,13 @@ from transformers import PreTrainedModel
 
 from lookback.conversations import Conversation
 from lookback.engines import ABILITIES, Ability, Engine, Identity, Progress, check_sampling
-from lookback.engines.transformers.decoder import Continuation, Decoder
+from lookback.engines.transformers.continuations import Continuation
+from lookback.engines.transformers.decoder import Decoder
 from lookback.engines.transformers.prefix import Prefix
 from lookback.engines.transformers.prompts import IdText, Prompter
 from lookback.engines.transformers.sources import source_mask
 from lookback.engines.transformers.state import borrowed
+from lookback.engines.transformers.stops import StopTexts
 from lookback.engines.transformers.support import end_token_ids, fingerprint
 from lookback.engines.transformers.tap import Unread, reading
 from lookback.families import family_of, video_token_id
@@ -206,17 +208,11 @@ class TransformersEngine(Engine):
         check_sampling(n, temperature, top_p, top_k, max_new_tokens)
         seed = secrets.randbits(32) if seed is None else seed
         stops = [stop] if isinstance(stop, str) else list(stop or [])
-        if "" in stops:
-            raise ValueError("a stop text must not be empty")
         conversation = Conversation.of(image, question, messages, video)
         with self._lock:
             inputs, mask = self._inputs(conversation, source)
             prompt_ids = inputs["input_ids"][0].tolist()
-
-            def stopped(ids: list[int]) -> bool:
-                text = self._prompter.decode(prompt_ids, ids)
-                return any(one in text for one in stops)
-
+            until = StopTexts(self._prompter, prompt_ids, stops)
             drawn = self._decoder.sample(
                 self._decoder.prefill(inputs, mask),
                 n,
@@ -226,10 +222,10 @@ class TransformersEngine(Engine):
                 max_new_tokens=max_new_tokens,
                 seed=seed,
                 end_tokens=self._end_tokens,
-                stopped=stopped if stops else None,
+                stopped=until.reached if stops else None,
                 progress=progress,
             )
-            drawn = [self._trim(prompt_ids, one, stops, keep_end) for one in drawn]
+            drawn = [until.cut(one if keep_end else one.without_end()) for one in drawn]
             settings = {
                 "n": n,
                 "temperature": temperature,
@@ -312,20 +308,6 @@ class TransformersEngine(Engine):
                 if token == placeholder:
                     raise ValueError(f"response {i}: token id {token} is the {kind} placeholder")
         return ids
-
-    def _trim(
-        self, prompt_ids: list[int], one: Continuation, stops: list[str], keep_end: bool
-    ) -> Continuation:
-        """Without the end token; up to the token in which a stop text begins."""
-        if one.finish == "end" and not keep_end:
-            return one.cut(len(one.token_ids) - 1)
-        if one.finish == "stop":
-            pieces = self._prompter.pieces(prompt_ids, one.token_ids)
-            text = "".join(pieces)
-            start = min(text.find(stop) for stop in stops if stop in text)
-            ends = np.cumsum([len(piece) for piece in pieces])
-            return one.cut(int(np.searchsorted(ends, start, side="right")))
-        return one
 
     def _candidates(
         self,

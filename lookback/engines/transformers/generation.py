@@ -15,7 +15,7 @@ from transformers import DynamicCache
 
 from lookback.engines import UnsupportedModelError
 from lookback.engines.transformers.compat import CACHES, KEYLESS_LAYERS, LAYERS_BY_POSITION
-from lookback.engines.transformers.decoder import stack_signals
+from lookback.engines.transformers.continuations import check_signals, stack_signals
 from lookback.engines.transformers.logits import TokenStats, token_stats
 from lookback.engines.transformers.tap import Call, LastRow
 
@@ -64,6 +64,7 @@ class Generation(LastRow):
         self._cache: Any = None
         self._fed = 0  # positions that the passes so far have covered
         self._reading = False
+        self.watched = False  # a compiled pass is at work, which the hooks are to leave alone
         self._lookback: list[Tensor] = []  # (1, B) per prediction, or (1 + L, B)
         self._tokens: list[Tensor] = []  # (B,) per prediction but the newest
         self._stats: list[Tensor] = []  # (3, B) per prediction but the newest
@@ -133,6 +134,7 @@ class Generation(LastRow):
         stats = torch.stack(self._stats[:count])  # (T, 3, B)
         lookback = torch.stack(self._lookback[:count], 1).to(stats.device)  # (1 or 1 + L, T, B)
         self.signals = stack_signals(TokenStats(*stats.unbind(1)), lookback).cpu()
+        check_signals(self.signals)
         self.sequences, self._ids = sequences, sequences.cpu().clone()
         self._cache = self._logits = None
         return True

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lookback.engines.transformers.attention import MATH_SCORES
-from lookback.engines.transformers.prefix import Prefix, SharedPrefix
+from lookback.engines.transformers.prefix import Prefix, SharedPrefix, fold, unfold
+from lookback.engines.transformers.products import MATH_SCORES, wide_product
 from lookback.engines.transformers.tap import Call
 
 
@@ -27,6 +27,8 @@ class Importance(SharedPrefix):
         valid: (n, R), the rows of the next pass that count (others are padding); set before it.
     """
 
+    watches = True
+
     def __init__(self, prefix: Prefix, n: int, layers: tuple[int, int]) -> None:
         super().__init__(prefix)
         self.chosen = range(*layers)
@@ -41,16 +43,15 @@ class Importance(SharedPrefix):
         scale, softcap, _ = call.settings()
         kv_heads, source, _ = source_keys.shape
         n, heads, rows, _ = call.query.shape
-        query = call.query.unflatten(1, (kv_heads, -1))  # (n, H_kv, g, R, D)
-        level = lse.unflatten(1, (kv_heads, -1))
-        keys = source_keys[None, :, None].transpose(-1, -2)
         order = self.prefix.order[:source]
         step = max(1, MATH_SCORES // (heads * rows * source))
         for part in (slice(i, i + step) for i in range(0, n, step)):
-            scores = (query[part] @ keys).float() * scale  # (s, H_kv, g, R, source)
+            folded = fold(call.query[part], kv_heads)
+            scores = wide_product(folded, source_keys[None].mT) * scale
+            scores = unfold(scores, rows, heads)  # (s, H_kv, g, R, source)
             if softcap is not None:
                 scores = softcap * torch.tanh(scores / softcap)
-            weights = (scores - level[part, ..., None]).exp()
+            weights = (scores - lse[part, ..., None]).exp()
             counts = self.valid[part, :, None].to(weights.device)
             if call.mask is not None:
                 mask = call.mask.expand(n, -1, -1, -1)[part, 0]

@@ -21,6 +21,14 @@ class TokenStats(NamedTuple):
     entropy: Tensor
 
 
+def cheap_to_read(tensor: Tensor) -> bool:
+    """Whether a look at its values costs nothing; on a GPU all that was asked for must end first.
+
+    Where it does, no branch here depends on values: everything is computed for every case.
+    """
+    return tensor.device.type == "cpu"
+
+
 def token_stats(logits: Tensor, token_ids: Tensor) -> TokenStats:
     """The signals of R tokens from their predicting rows' raw logits (R, V).
 
@@ -31,26 +39,37 @@ def token_stats(logits: Tensor, token_ids: Tensor) -> TokenStats:
     image tokens). Such a token has log p = -inf and adds nothing to the entropy; against it
     KL(U || p) would be infinite, so V counts, and U spreads over, the tokens that are left.
 
-    Raises:
-        FloatingPointError: the logits are not finite otherwise.
+    Logits that are not finite otherwise give signals that `check_stats` refuses.
     """
     rows, vocab = logits.shape
-    stats = torch.empty(3, rows, device=logits.device)
+    stats = torch.empty(3, rows, dtype=torch.float32, device=logits.device)
     step = max(1, ROWS_AT_ONCE // vocab)
     for start in range(0, rows, step):
         piece = slice(start, start + step)
-        if logits[piece].amin() <= _lowest(logits.dtype):
-            stats[:, piece] = _stats_of_the_rest(logits[piece], token_ids[piece])
-            continue
-        log_p = logits[piece].float().log_softmax(-1)
-        stats[0, piece] = log_p.gather(-1, token_ids[piece, None])[:, 0]
-        stats[1, piece] = -log_p.mean(-1) - math.log(vocab)
-        stats[2, piece] = -(log_p.exp() * log_p).sum(-1)
-    if not (stats[1:].isfinite().all() and (stats[0] <= 0).all()):
+        stats[:, piece] = _stats(logits[piece], token_ids[piece])
+    return TokenStats(*stats)
+
+
+def _stats(logits: Tensor, token_ids: Tensor) -> Tensor:
+    if not cheap_to_read(logits) or bool(logits.amin() <= _lowest(logits.dtype)):
+        return _stats_of_the_rest(logits, token_ids)
+    log_p = logits.float().log_softmax(-1)
+    token = log_p.gather(-1, token_ids[:, None])[:, 0]
+    entropy = -(log_p.exp() * log_p).sum(-1)
+    return torch.stack([token, -log_p.mean(-1) - math.log(logits.shape[-1]), entropy])
+
+
+def check_stats(log_prob: Tensor, self_certainty: Tensor, entropy: Tensor) -> None:
+    """Check signals read from logits.
+
+    Raises:
+        FloatingPointError: the logits were not finite.
+    """
+    spread = torch.stack([self_certainty, entropy])
+    if not (spread.isfinite().all() & (log_prob <= 0).all()):
         raise FloatingPointError(
             "the model's logits are not finite: try another dtype (float32 or bfloat16)"
         )
-    return TokenStats(*stats)
 
 
 def _lowest(dtype: torch.dtype) -> float:
@@ -97,7 +116,8 @@ def nucleus(probs: Tensor, top_p: float) -> Tensor:
     dropped = dropped.clamp_(max=probs.shape[-1] - 1)
     edge = ascending.gather(-1, dropped)
     kept = probs.where(probs >= edge, 0.0)
-    if (ascending.gather(-1, (dropped - 1).clamp_(min=0)) == edge).logical_and_(dropped > 0).any():
+    cut = (ascending.gather(-1, (dropped - 1).clamp_(min=0)) == edge).logical_and_(dropped > 0)
+    if not cheap_to_read(probs) or bool(cut.any()):
         # Tokens exactly as likely as the edge were dropped: let it be those with the lowest ids.
         surplus = (kept > 0).sum(-1, keepdim=True) - (probs.shape[-1] - dropped)
         at_edge = probs == edge
@@ -122,7 +142,8 @@ def draw(probs: Tensor, uniform: Tensor) -> Tensor:
     end = cdf[:, -1:]
     # A product rounded up to the very end would fall off it.
     point = torch.minimum(uniform[:, None] * end, end.nextafter(end.new_zeros(())))
-    return torch.searchsorted(cdf, point, right=True)[:, 0]
+    token = torch.searchsorted(cdf, point, right=True)[:, 0]
+    return token.clamp_(max=probs.shape[-1] - 1)  # of what is not a number, any: never out of range
 
 
 def streams(seed: int, n: int, length: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

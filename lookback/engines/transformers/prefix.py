@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import Cache
 
 from lookback.engines import UnsupportedModelError
-from lookback.engines.transformers.attention import Part, attend, join
+from lookback.engines.transformers.attention import Part, attend, blend, join
 from lookback.engines.transformers.caches import KEYED, check_layers
 from lookback.engines.transformers.compat import (
     DynamicLayer,
@@ -161,8 +161,9 @@ class SharedLayer(DynamicLayer):
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Keep these continuations, in this order."""
         if self.length:
-            self.keys = self.keys[beam_idx, :, : self.length]
-            self.values = self.values[beam_idx, :, : self.length]
+            kept = beam_idx.to(self.keys.device)  # layers may live on several devices
+            self.keys = self.keys[kept, :, : self.length]
+            self.values = self.values[kept, :, : self.length]
 
 
 class SharedHybridLayer(StateLayer, SharedLayer):
@@ -224,8 +225,11 @@ class SharedPrefix(Reader):
             measured against.
         hidden: (n, source), the source tokens, in the prefix's order, that each continuation may
             not look at.
-        by_layer: keep each layer's own share too.
+        by_layer: tell each layer's own share too.
     """
+
+    watches = False
+    """Whether `observe` is to be called."""
 
     def __init__(
         self,
@@ -239,7 +243,7 @@ class SharedPrefix(Reader):
         self.prefix = prefix
         self.tap = tap
         self.hidden = hidden
-        self._folded: dict[int, tuple[Tensor, Tensor]] = {}
+        self._folded: dict[Any, tuple[Tensor, Tensor]] = {}
 
     def mask(self, base: Callable[..., Any], **kwargs: Any) -> Tensor | None:
         """None for the plain causal mask (`attend` does it without one), else a boolean mask."""
@@ -258,13 +262,10 @@ class SharedPrefix(Reader):
                 "cannot share the prompt"
             )
         scale, softcap, _ = call.settings()
-        n, heads, rows, _ = query.shape
+        heads, rows = query.shape[1:3]
         kv_heads, length = key.shape[1], self.prefix.length
         self._check_mask(call)
-        # Every continuation's rows look at the same prompt keys: fold them, and the query heads
-        # that share a key head, into the rows of one batch.
-        folded = query.unflatten(1, (kv_heads, -1)).permute(1, 0, 2, 3, 4).flatten(1, 3)[None]
-
+        folded = fold(query, kv_heads)
         visible = None if mask is None else self._fold_mask(mask, query, kv_heads)
 
         def over_prompt(start: int, end: int, shown: Tensor | None = None) -> Part:
@@ -275,19 +276,25 @@ class SharedPrefix(Reader):
             return attend(folded, keys, values, scale=scale, softcap=softcap, mask=seen)
 
         source = self.prefix.source if self.tap else 0
-        whole, looked = over_prompt(source, length), None
+        asked, looked = over_prompt(source, length), None
         if source:
             shown = None if self.hidden is None else self._fold_shown(query, kv_heads)
-            whole, looked = join(over_prompt(0, source, shown), whole)
-        whole = Part(*(_unfold(x[0], n, heads, rows) for x in whole))
-        whole, share = join(whole, self._own(call))
+            blind = mask is not None or shown is not None
+            asked, looked = join(over_prompt(0, source, shown), asked, blind=blind)
+        # From here on heads are (H_kv, g): to split an axis costs nothing, to merge two a copy.
+        asked = Part(*(unfold(x, rows, heads) for x in asked))
+        own = Part(*(x.unflatten(1, (kv_heads, -1)) for x in self._own(call)))
+        out, share = blend(asked, own, blind=mask is not None)
+        if self.watches:
+            lse = torch.logaddexp(asked.lse, own.lse)
+            self.observe(call, prompt.keys[0, :, :source], lse)
         if self.tap:
-            looked = (
-                torch.zeros_like(share) if looked is None else _unfold(looked[0], n, heads, rows)
+            mass = (
+                torch.zeros_like(share) if looked is None else unfold(looked, rows, heads) * share
             )
-            self.observe(call, prompt.keys[0, :, :source], whole.lse)
-            self.add(looked * share)
-        return whole.out.transpose(1, 2).to(query.dtype).contiguous(), None
+            self.add(mass.flatten(1, 2))
+        # (n, H_kv, g, R, D) as models want it, (n, R, H, D).
+        return out.to(query.dtype).permute(0, 3, 1, 2, 4).flatten(2, 3).contiguous(), None
 
     def _check_mask(self, call: Call) -> None:
         """Only the masks that `mask` makes are understood: a model may put others in their place.
@@ -305,7 +312,8 @@ class SharedPrefix(Reader):
             )
 
     def observe(self, call: Call, source_keys: Tensor, lse: Tensor) -> None:
-        """Called in every layer with (H_kv, source, D) and the rows' log-sum-exps (n, H, R)."""
+        """If it `watches`: called in every layer with (H_kv, source, D) and the rows' log-sum-exps
+        (n, H_kv, g, R)."""
 
     def _own(self, call: Call) -> Part:
         """Each continuation over its own tokens."""
@@ -342,7 +350,16 @@ def _hides(kwargs: dict[str, Any]) -> bool:
     return padding is not None and not bool(padding.all())
 
 
-def _unfold(x: Tensor, n: int, heads: int, rows: int) -> Tensor:
-    """(H_kv, n * g * R, ...) back to (n, H, R, ...)."""
-    g = heads // x.shape[0]
-    return x.unflatten(1, (n, g, rows)).transpose(0, 1).flatten(1, 2)
+def fold(query: Tensor, kv_heads: int) -> Tensor:
+    """(n, H, R, D) to (1, H_kv, n * g * R, D).
+
+    Every continuation's rows look at the same prompt keys: they, and the query heads that share a
+    key head, become the rows of one batch.
+    """
+    return query.unflatten(1, (kv_heads, -1)).permute(1, 0, 2, 3, 4).flatten(1, 3)[None]
+
+
+def unfold(x: Tensor, rows: int, heads: int) -> Tensor:
+    """(1, H_kv, n * g * R, ...) to (n, H_kv, g, R, ...): a view."""
+    groups = heads // x.shape[1]
+    return x[0].unflatten(1, (-1, groups, rows)).transpose(0, 1)

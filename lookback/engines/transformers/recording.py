@@ -21,8 +21,12 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from lookback.conversations import NO_SOURCE, NOTHING_THERE, SourceError
-from lookback.engines.transformers.compat import generation_settings, unwrapped
-from lookback.engines.transformers.decoder import Continuation
+from lookback.engines.transformers.compat import (
+    around_compiled_call,
+    generation_settings,
+    unwrapped,
+)
+from lookback.engines.transformers.continuations import Continuation
 from lookback.engines.transformers.engine import TransformersEngine, make_candidate
 from lookback.engines.transformers.generation import Generation
 from lookback.engines.transformers.loading import load_processor
@@ -97,6 +101,7 @@ class Recorder:
         self._media = tuple(t for t in (self._image_token, self._video_token) if t is not None)
         self._layers = attention_layers(model)
         self._plain = model.generate  # as it was found
+        self._plain_compiled_call = model.get_compiled_call
         self._generations: list[Generation] = []
         self._lock = threading.Lock()
         self._users = 0  # the block, and each call of generate at work
@@ -182,7 +187,11 @@ class Recorder:
     @contextmanager
     def _standing_in(self) -> Iterator[None]:
         """Ours in the place of the model's generate; then what was there, unless it was changed."""
-        ours = {"generate": self._generate, "init_continuous_batching": _refuse_batching}
+        ours = {
+            "generate": self._generate,
+            "get_compiled_call": self._compiled_call,
+            "init_continuous_batching": _refuse_batching,
+        }
         before = {name: self.model.__dict__.get(name) for name in ours}
         for name, function in ours.items():
             setattr(self.model, name, function)
@@ -204,11 +213,10 @@ class Recorder:
             self._users += 1
             if self._users == 1:
                 self._undo.enter_context(tapped(decoder_configs(self.model)))
-                # What they do is bookkeeping, and no part of a graph.
-                before, after = map(torch.compiler.disable, (self._before, self._after))
-                hook = self.model.register_forward_pre_hook(before, with_kwargs=True)
+                hook = self.model.register_forward_pre_hook(self._before, with_kwargs=True)
                 self._undo.callback(hook.remove)
-                self._undo.callback(self.model.register_forward_hook(after).remove)
+                self._undo.callback(self.model.register_forward_hook(self._after).remove)
+                self._undo.enter_context(around_compiled_call(self.model, self._watched))
         try:
             yield
         finally:
@@ -267,16 +275,44 @@ class Recorder:
         reader = current_reader()
         return reader if isinstance(reader, Generation) and reader.owner is self else None
 
+    def _compiled_call(self, config: Any) -> Any:
+        """Stands in for model.get_compiled_call, by which generate compiles its passes."""
+        call = self._plain_compiled_call(config)
+        return call if call == self.model.__call__ else self._watched(call)
+
+    def _watched(self, call: Any) -> Any:
+        """A compiled pass, hooks and all: they are no part of its graph, and come before and after
+        it instead."""
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            generation = self._own()
+            if generation is None or generation.watched:
+                return call(*args, **kwargs)
+            self._before(self.model, args, kwargs)
+            generation.watched = True
+            try:
+                out = call(*args, **kwargs)
+            finally:
+                generation.watched = False
+            self._after(self.model, args, out)
+            return out
+
+        return watched
+
     def _before(self, model: Any, args: Any, kwargs: dict[str, Any] | None = None) -> None:
+        if torch.compiler.is_compiling():
+            return
         generation = self._own()
         # Without kwargs: a pass of another thread that met the hook while it came or went.
-        if generation is not None and kwargs is not None:
+        if generation is not None and kwargs is not None and not generation.watched:
             ids = kwargs.get("input_ids", args[0] if args else None)
             generation.before(ids, kwargs.get("past_key_values"), kwargs.get("attention_mask"))
 
     def _after(self, model: Any, args: Any, output: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
         generation = self._own()
-        if generation is not None:
+        if generation is not None and not generation.watched:
             generation.after(output)
 
 

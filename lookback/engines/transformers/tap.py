@@ -10,7 +10,6 @@ A reader is what a pass wants to know: `LastRow` here (prompts, and other people
 
 from __future__ import annotations
 
-import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from torch import Tensor
 from transformers import PretrainedConfig
 
 from lookback.engines import UnsupportedModelError
+from lookback.engines.transformers.attention import share_of_last_row
 from lookback.engines.transformers.compat import (
     ALL_MASK_ATTENTION_FUNCTIONS,
     AttentionInterface,
@@ -34,8 +34,10 @@ from lookback.engines.transformers.compat import (
     sdpa_attention_forward,
     set_attention_name,
 )
+from lookback.engines.transformers.kernels import additive
+from lookback.engines.transformers.traced import name_function, traced
 
-_SPECIAL = re.compile(r"s_aux|bias|indices|sinks|block_mask|head_mask")
+_SPECIAL = ("s_aux", "bias", "indices", "sinks", "block_mask", "head_mask")
 """Arguments by which a layer changes its scores, or chooses its keys, in a way of its own. Under
 the tap's name a layer may hand these over where it would have used a mask under another."""
 
@@ -72,11 +74,10 @@ class Call:
         Raises:
             UnsupportedModelError: the layer does something to its scores that we do not.
         """
-        for name, value in self.kwargs.items():
-            if value is not None and _SPECIAL.search(name):
-                raise UnsupportedModelError(
-                    f"{self.layer} attends with {name!r}, which LookBack cannot read"
-                )
+        for name in _special(self.kwargs):
+            raise UnsupportedModelError(
+                f"{self.layer} attends with {name!r}, which LookBack cannot read"
+            )
         if getattr(self.module, "sinks", None) is not None:  # not always passed as s_aux
             raise UnsupportedModelError(
                 f"{self.layer} attends with learned sinks, which LookBack cannot read"
@@ -95,6 +96,14 @@ class Call:
         )
 
 
+def _special(kwargs: dict[str, Any]) -> list[str]:
+    return [
+        name
+        for name, value in kwargs.items()
+        if value is not None and any(word in name for word in _SPECIAL)
+    ]
+
+
 class Settings(NamedTuple):
     """How a layer attends, as far as a reader must know."""
 
@@ -104,22 +113,19 @@ class Settings(NamedTuple):
 
 
 class Reader(ABC):
-    """Sums up, over the layers of one pass, the share of attention paid to the source.
+    """Collects, over the layers of one pass, the share of attention paid to the source.
 
     Args:
-        by_layer: keep each layer's own share too.
+        by_layer: tell each layer's own share too.
     """
 
     def __init__(self, *, by_layer: bool = False) -> None:
         self.by_layer = by_layer
-        self.reset()
+        self._shares: list[Tensor] = []  # (B, H, R) per layer
 
     def reset(self) -> None:
         """Forget what was read, of a pass that broke off for instance."""
-        self._mass: Tensor | None = None
-        self._shares: list[Tensor] = []  # (B, R) per layer, its heads' mean
-        self._heads = 0
-        self._layers = 0
+        self._shares = []
 
     @abstractmethod
     def attend(self, call: Call) -> tuple[Tensor, Tensor | None]:
@@ -132,17 +138,11 @@ class Reader(ABC):
     @property
     def layers_read(self) -> int:
         """How many layers of the pass have been added: the index of the one at work."""
-        return self._layers
+        return len(self._shares)
 
-    def add(self, mass: Tensor) -> None:
+    def add(self, shares: Tensor) -> None:
         """Take one layer's shares: (B, H, R)."""
-        total = mass.float().sum(1)
-        # Layers may live on several devices.
-        self._mass = total if self._mass is None else self._mass + total.to(self._mass.device)
-        self._heads += mass.shape[1]
-        self._layers += 1
-        if self.by_layer:
-            self._shares.append((total / mass.shape[1]).to(self._mass.device))
+        self._shares.append(shares)
 
     def lookback(self, layers: int) -> Tensor:
         """A_t (Eq. 3) of the pass that just ended; the reader is then ready for the next.
@@ -156,14 +156,19 @@ class Reader(ABC):
         Raises:
             UnsupportedModelError: the tap did not see every one of them.
         """
-        mass, heads, seen, shares = self._mass, self._heads, self._layers, self._shares
+        shares = self._shares
         self.reset()
-        if mass is None or seen != layers:
+        if not shares or len(shares) != layers:
             raise UnsupportedModelError(
-                f"the tap saw {seen} of {layers} attention layers: this model (or part of it) "
-                "computes attention with code of its own, so its visual lookback cannot be read"
+                f"the tap saw {len(shares)} of {layers} attention layers: this model (or part of "
+                "it) computes attention with code of its own, so its visual lookback cannot be read"
             )
-        return torch.stack([mass / heads, *shares]).clamp_(0.0, 1.0)
+        device = shares[0].device  # layers may live on several
+        shares = [one.to(device) for one in shares]
+        found = [torch.cat(shares, 1).mean(1)]  # layers need not have as many heads
+        if self.by_layer:
+            found += [one.mean(1) for one in shares]
+        return torch.stack(found).clamp_(0.0, 1.0)
 
 
 class Unread(Reader):
@@ -186,56 +191,72 @@ class LastRow(Reader):
         super().__init__(by_layer=by_layer)
         self.source = source
         self.keys = keys
+        self._aligned: dict[Any, tuple[Tensor | None, Tensor, Tensor | None]] = {}
+
+    def reset(self) -> None:
+        """Forget what was read, and what was made ready for the layers of one pass."""
+        super().reset()
+        self._aligned = {}
 
     def attend(self, call: Call) -> tuple[Tensor, Tensor | None]:
         """The call as it is, and the mass of the last row beside it."""
         scale, softcap, window = call.settings()
-        seen, keys = self.source.shape[1], call.key.shape[2]
+        keys = call.key.shape[2]
         if self.keys is not None and keys != self.keys:
             raise UnsupportedModelError(
                 f"{call.layer} attends to {keys} keys where the context has {self.keys}: they are "
                 "not the decoder's own context (cross-attention?)"
             )
-        scores = _last_row_scores(call.query, call.key, scale)  # (B, H, K)
-        if softcap is not None:
-            scores = softcap * torch.tanh(scores / softcap)
-        scores = _mask_row(scores, call.mask, seen, window)
-        # A sliding cache hands over the newest positions alone, a static one has room to spare.
-        source = self.source[:, max(0, seen - keys) :]
-        source = torch.nn.functional.pad(source, (0, keys - source.shape[1]))
-        share = (scores.softmax(-1) * source[:, None]).sum(-1)
+        source, bias = self._of_keys(call, window)
+        share = share_of_last_row(
+            call.query, call.key, source, scale=scale, softcap=softcap, bias=bias
+        )
         self.add(share[..., None])
         return call.run()
 
+    def _of_keys(self, call: Call, window: int | None) -> tuple[Tensor, Tensor | None]:
+        """Which of a layer's keys are source, (B, K), and what to add to their scores.
 
-def _last_row_scores(query: Tensor, key: Tensor, scale: float) -> Tensor:
-    last = query[:, :, -1].float().unflatten(1, (key.shape[1], -1))  # (B, H_kv, g, D)
-    return (last @ key.float().transpose(-1, -2)).flatten(1, 2) * scale  # (B, H, K)
+        Layers of one pass mostly share both, so they are kept, with the mask, until it ends.
+        """
+        keys, heads, device = call.key.shape[2], call.query.shape[1], call.key.device
+        known = id(call.mask), keys, heads, window, device
+        if known not in self._aligned:
+            seen = self.source.shape[1]
+            # A sliding cache hands over the newest positions alone, a static one has room to spare.
+            source = self.source[:, max(0, seen - keys) :].to(device)
+            source = torch.nn.functional.pad(source, (0, keys - source.shape[1]))
+            bias = _bias_of_row(call.mask, heads, keys, seen, window, device)
+            self._aligned[known] = call.mask, source, bias
+        return self._aligned[known][1:]
 
 
-def _mask_row(scores: Tensor, mask: Tensor | None, seen: int, window: int | None) -> Tensor:
-    """Hide what the last row may not see. The mask is (B, 1, R, K) for sdpa and eager, boolean or
-    additive; (B, K) for flash kernels, which window by themselves; or None: nothing is hidden but
-    the unused end of a static cache."""
-    keys = scores.shape[-1]
+def _bias_of_row(
+    mask: Tensor | None, heads: int, keys: int, seen: int, window: int | None, device: torch.device
+) -> Tensor | None:
+    """What hides the keys that the last row may not see, (B or 1, H or 1, K); None if it sees all.
+
+    The mask is (B, 1, R, K) for sdpa and eager, boolean or additive; (B, K) for flash kernels,
+    which window by themselves; or None: nothing is hidden but the unused end of a static cache.
+    """
     if mask is not None and mask.ndim == 4:
-        if mask.shape[1] not in (1, scores.shape[1]):
+        if mask.shape[1] not in (1, heads):
             raise UnsupportedModelError(
-                f"a layer of {scores.shape[1]} heads attends with {mask.shape[1]} masks of its "
-                "own, which LookBack cannot read"
+                f"a layer of {heads} heads attends with {mask.shape[1]} masks of its own, which "
+                "LookBack cannot read"
             )
         row = mask[:, :, -1, :keys]
-        if row.dtype == torch.bool:
-            return scores.masked_fill(~row, -torch.inf)
-        return scores + row.float()
-    position = torch.arange(keys, device=scores.device) + max(0, seen - keys)
-    hidden = position >= seen
+        return additive(row) if row.dtype == torch.bool else row.float()
+    if mask is None and keys <= seen and (window is None or keys <= window):
+        return None
+    position = torch.arange(keys, device=device) + max(0, seen - keys)
+    shown = position < seen
     if window is not None:
-        hidden = hidden | (position < seen - window)
-    scores = scores.masked_fill(hidden, -torch.inf)
+        shown = shown & (position >= seen - window)
+    shown = shown[None]
     if mask is not None:
-        scores = scores.masked_fill(~mask[:, None, -keys:].bool(), -torch.inf)
-    return scores
+        shown = shown & mask[:, -keys:].bool()
+    return additive(shown)[:, None]
 
 
 @contextmanager
@@ -283,10 +304,29 @@ def tapped(configs: list[PretrainedConfig]) -> Iterator[None]:
 @cache
 def _register(base: str) -> str:
     name = f"lookback_{base}"
-    AttentionInterface.register(name, partial(_attention, base))
+    name_function(name, partial(_attention, base))
+    AttentionInterface.register(name, partial(_compilable, name))
     # The same name must be known for masks, or transformers drops them without a word.
     AttentionMaskInterface.register(name, partial(_mask, base))
     return name
+
+
+def _compilable(
+    name: str,
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None = None,  # some models pass it by this name
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor | None]:
+    base = name.removeprefix("lookback_")
+    if torch.compiler.is_compiling():
+        known = base in ("sdpa", "eager") and not kwargs.get("dropout") and not _special(kwargs)
+        if known:  # these look at nothing else that they are told
+            return traced(name, module, query, key, value, attention_mask, kwargs)
+        return _untraced(base, module, query, key, value, attention_mask, **kwargs)
+    return _attention(base, module, query, key, value, attention_mask, **kwargs)
 
 
 def _attention(
@@ -295,17 +335,22 @@ def _attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor | None = None,  # some models pass it by this name
+    mask: Tensor | None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
     function = _base_function(type(module).__module__, base)
-    call = Call(function, module, query, key, value, attention_mask, kwargs)
+    call = Call(function, module, query, key, value, mask, kwargs)
     reader = _READER.get()
     return call.run() if reader is None else reader.attend(call)
 
 
+_untraced = torch.compiler.disable(_attention)
+
+
 def _mask(base: str, **kwargs: Any) -> Any:
     function = ALL_MASK_ATTENTION_FUNCTIONS[base]
+    if torch.compiler.is_compiling():  # only our own passes ask for another, and are not compiled
+        return function(**kwargs)
     reader = _READER.get()
     return function(**kwargs) if reader is None else reader.mask(function, **kwargs)
 

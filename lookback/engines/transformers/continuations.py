@@ -1,0 +1,150 @@
+"""Continuations on their way to the model and back: tokens and signals, one by one or batched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lookback.engines.transformers.logits import TokenStats, check_stats
+from lookback.signals import SIGNALS
+
+
+@dataclass
+class Continuation:
+    """One continuation.
+
+    Attributes:
+        token_ids: its tokens.
+        signals: (4, T), as `SIGNALS` orders them.
+        finish: why it ended.
+        by_layer: (T, L), A_t in each attention layer, if it was asked for.
+    """
+
+    token_ids: list[int]
+    signals: NDArray[np.float32]
+    finish: str = "given"
+    by_layer: NDArray[np.float32] | None = None
+
+    @classmethod
+    def of(
+        cls, token_ids: Sequence[int], rows: NDArray[np.float32], finish: str = "given"
+    ) -> Continuation:
+        """Of what `stack_signals` made of at least its tokens: (4, T), or (4 + L, T) by layer."""
+        rows = rows[:, : len(token_ids)]
+        signals, layers = rows[: len(SIGNALS)].copy(), rows[len(SIGNALS) :].T.copy()
+        return cls(list(token_ids), signals, finish, layers if len(rows) > len(SIGNALS) else None)
+
+    def without_end(self) -> Continuation:
+        """Without the end token, if it drew one."""
+        return self.cut(len(self.token_ids) - 1) if self.finish == "end" else self
+
+    def cut(self, length: int) -> Continuation:
+        """The first `length` tokens."""
+        return Continuation(
+            self.token_ids[:length],
+            self.signals[:, :length],
+            self.finish,
+            None if self.by_layer is None else self.by_layer[:length],
+        )
+
+
+class Drawn:
+    """The tokens of n continuations on the host, and which of them still go on.
+
+    Args:
+        n: how many.
+        end_tokens: ids that end a continuation.
+        stopped: says of the tokens so far whether to end there.
+    """
+
+    def __init__(
+        self, n: int, end_tokens: Sequence[int], stopped: Callable[[list[int]], bool] | None
+    ) -> None:
+        self.ids: list[list[int]] = [[] for _ in range(n)]
+        self.finish = ["length"] * n
+        self.alive = list(range(n))
+        self._end_tokens = frozenset(end_tokens)
+        self._stopped = stopped
+
+    def take(self, new: list[list[int]]) -> list[int]:
+        """Take the new tokens of each that goes on; the places of those that still do."""
+        keep = [
+            place
+            for place, (i, tokens) in enumerate(zip(self.alive, new, strict=True))
+            if self._goes_on(i, tokens)
+        ]
+        self.alive = [self.alive[place] for place in keep]
+        return keep
+
+    def _goes_on(self, i: int, tokens: list[int]) -> bool:
+        for token in tokens:
+            self.ids[i].append(token)
+            if token in self._end_tokens:
+                self.finish[i] = "end"
+                return False
+            if self._stopped is not None and self._stopped(self.ids[i]):
+                self.finish[i] = "stop"
+                return False
+        return True
+
+
+def stack_signals(stats: TokenStats, lookback: Tensor) -> Tensor:
+    """The signals of R tokens as one tensor (4, R), in the order of `SIGNALS`.
+
+    Args:
+        stats: what the logits say.
+        lookback: (1, R), A_t; or (1 + L, R), then the result is (4 + L, R): below, each layer's.
+    """
+    found = stats._asdict() | {"visual_lookback": lookback[0]}
+    return torch.cat([torch.stack([found[name] for name in SIGNALS]), lookback[1:]])
+
+
+def check_signals(signals: Tensor) -> None:
+    """`check_stats` of what `stack_signals` made, (4 or more, ...)."""
+    found = dict(zip(SIGNALS, signals, strict=False))
+    check_stats(**{name: found[name] for name in TokenStats._fields})
+
+
+def padded(responses: Sequence[Sequence[int]]) -> Tensor:
+    """Token ids as one tensor (n, longest), filled on the right: nothing looks there."""
+    ids = torch.zeros(len(responses), max(len(one) for one in responses), dtype=torch.long)
+    for row, response in zip(ids, responses, strict=True):
+        row[: len(response)] = torch.as_tensor(response)
+    return ids
+
+
+def unpadded(responses: Sequence[Sequence[int]], signals: Tensor) -> list[Continuation]:
+    """Each response with its own part of the signals (4 or 4 + L, n, longest).
+
+    Raises:
+        FloatingPointError: they are not finite.
+        ValueError: a token that the model rules out.
+    """
+    signals = signals.cpu()
+    check_signals(signals)
+    host = signals.numpy()
+    for response, log_prob in zip(responses, host[SIGNALS.index("log_prob")], strict=True):
+        for token, value in zip(response, log_prob.tolist(), strict=False):
+            if value == -math.inf:
+                raise ValueError(
+                    f"token id {token}: the model rules this token out, so a response with it has "
+                    "no probability"
+                )
+    return [Continuation.of(response, host[:, i]) for i, response in enumerate(responses)]
+
+
+def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Group responses of like length so that none pads much and none exceeds `budget` tokens."""
+    batch: list[int] = []
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
+            yield batch
+            batch = []
+        batch.append(i)
+    yield batch

@@ -7,6 +7,7 @@ the releases that were tested; `make test` runs the newest of them, `make test-o
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,6 +63,7 @@ __all__ = [
     "sdpa_attention_forward",  # tells a layer on sdpa, which drops a softcap
     "sdpa_mask",  # a boolean mask, whatever attention the model uses
     "set_attention_name",
+    "uncompiled",
     "unwrapped",
     "wide_product_on_cuda",
 ]
@@ -139,6 +141,39 @@ def around_compiled_call(
     finally:
         if compiled is not None:
             model._compiled_call_impl = compiled
+
+
+_EAGER_LOCK = threading.Lock()
+_EAGER: list[Any] = []  # the stance, once for each block that wants it
+
+
+@contextmanager
+def uncompiled(model: PreTrainedModel) -> Iterator[None]:
+    """Passes inside the block run as written, whatever of the model was compiled in place.
+
+    The stance is everybody's: what others have compiled runs as written, too, until the last block
+    ends. So it is taken only for a model that needs it.
+    """
+    if not any(map(_is_compiled, model.modules())):
+        yield
+        return
+    with _EAGER_LOCK:
+        stance = _EAGER[0] if _EAGER else torch.compiler.set_stance("force_eager")
+        if not _EAGER:
+            stance.__enter__()
+        _EAGER.append(stance)
+    try:
+        yield
+    finally:
+        with _EAGER_LOCK:
+            _EAGER.pop()
+            if not _EAGER:
+                stance.__exit__(None, None, None)
+
+
+def _is_compiled(module: torch.nn.Module) -> bool:
+    forward = module.__dict__.get("forward")
+    return module._compiled_call_impl is not None or hasattr(forward, "_torchdynamo_orig_callable")
 
 
 def generation_settings(

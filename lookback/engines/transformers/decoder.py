@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 
 from lookback.engines import Progress
 from lookback.engines.transformers.caches import has_state, prompt_cache
+from lookback.engines.transformers.compat import uncompiled
 from lookback.engines.transformers.continuations import (
     Continuation,
     Drawn,
@@ -112,7 +113,12 @@ class Decoder:
         if self.model.training:
             raise ValueError("the model is in training mode: call model.eval() first")
         state = None if prefix is None else prefix.state
-        with borrowed(self.model, state), torch.no_grad(), tapped(self.configs):
+        with (
+            borrowed(self.model, state),
+            torch.no_grad(),
+            tapped(self.configs),
+            uncompiled(self.model),
+        ):
             yield
 
     def prefill(self, inputs: Mapping[str, Any], source: Tensor) -> Prefix:

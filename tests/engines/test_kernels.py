@@ -1,0 +1,240 @@
+"""Fused kernels: tried before they are trusted, and those of CUDA under their stated contracts.
+
+There is no GPU here. The operators of CUDA get a stand-in on CPU which insists on what their
+documentation asks for; that they exist with these arguments is checked on tensors without data.
+"""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from engines.reference import QUESTION, eager_signals, inputs_of, noise, prefill
+from engines.test_attention import slow, tensors
+from zoo import build
+
+import lookback
+from lookback.engines.transformers import attention, compat, kernels, products
+from lookback.engines.transformers.attention import attend, share_of_last_row
+from lookback.engines.transformers.decoder import Decoder
+
+FLASH, EFFICIENT = kernels.KERNELS[1:]
+RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52]]
+
+
+def contract_of_flash(query, key, value, dropout=0.0, causal=False, debug=False, scale=None):
+    assert query.dtype in (torch.float16, torch.bfloat16)
+    assert query.shape[-1] % 8 == 0
+    assert query.shape[1] % key.shape[1] == 0
+    assert not causal or query.shape[2] == key.shape[2]
+    out, lse = products.plain_attention(query, key, value, scale, None, causal)
+    nothing = query.new_empty(0)
+    return out.to(query.dtype), lse, nothing, nothing, 0, 0, nothing, nothing, nothing
+
+
+def contract_of_efficient(query, key, value, bias, lse, dropout=0.0, causal=False, scale=None):
+    assert lse
+    assert query.shape[1] == key.shape[1]
+    rows, keys = query.shape[2], key.shape[2]
+    if bias is not None:
+        assert bias.shape == (*query.shape[:3], keys)
+        assert bias.dtype == query.dtype
+        assert bias.stride(2) % 8 == 0 or rows == 1
+    scores = products.scores_of(query, key, scale)
+    if causal:
+        hidden = torch.ones(rows, keys, dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(hidden, -torch.inf)
+    if bias is not None:
+        scores = scores + bias
+    filled = query.new_full((*query.shape[:2], -(-rows // 32) * 32), torch.inf).float()
+    filled[..., :rows] = scores.logsumexp(-1)
+    out = (scores.softmax(-1) @ value.float()).to(query.dtype)
+    return out, filled, query.new_empty(0), query.new_empty(0)
+
+
+@pytest.fixture
+def cuda_kernels(monkeypatch):
+    """The kernels of CUDA, as if this CPU had them."""
+    operators = torch.library.Library("aten", "IMPL", "CPU")
+    operators.impl("_scaled_dot_product_flash_attention", contract_of_flash)
+    operators.impl("_scaled_dot_product_efficient_attention", contract_of_efficient)
+    found = tuple(dataclasses.replace(one, device="cpu") for one in (FLASH, EFFICIENT))
+    monkeypatch.setattr(kernels, "KERNELS", found)
+    kernels.trusted.cache_clear()
+    yield found
+    kernels.trusted.cache_clear()
+    operators._destroy()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_the_kernel_of_this_machine_is_trusted(dtype):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [one.name for one in kernels.trusted("cpu", dtype, 64)] == [kernels.KERNELS[0].name]
+
+
+def test_a_kernel_that_errs_is_left_out_with_a_warning(monkeypatch):
+    def wrong(query, key, value, bias, causal, scale):
+        out, lse = compat.flash_attention_on_cpu(query, key, value, bias, causal, scale)
+        return out, lse + 1e-3
+
+    def missing(*args):
+        raise NotImplementedError("no such operator\nat all")
+
+    for run, reason in ((wrong, r"is off by 0\.001"), (missing, "no such operator")):
+        bad = dataclasses.replace(kernels.KERNELS[0], run=run)
+        monkeypatch.setattr(kernels, "KERNELS", (bad,))
+        kernels.trusted.cache_clear()
+        with pytest.warns(RuntimeWarning, match=reason):
+            assert kernels.trusted("cpu", torch.float32, 16) == ()
+        query, key, value = tensors()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            part = attend(query, key, value, scale=0.3)
+        torch.testing.assert_close(
+            part.out.double(), slow(query, key, value, 0.3)[0], atol=1e-6, rtol=1e-5
+        )
+    monkeypatch.undo()
+    kernels.trusted.cache_clear()
+
+
+def test_the_try_leaves_the_random_numbers_alone():
+    state = torch.random.get_rng_state()
+    kernels.trusted.cache_clear()
+    kernels.trusted("cpu", torch.float32, 32)
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("case", ["plain", "masked", "causal"])
+def test_the_kernels_of_cuda_give_what_products_give(cuda_kernels, dtype, case):
+    rows = 11 if case == "causal" else 5
+    query, key, value = (x.to(dtype) for x in tensors(rows=rows))
+    mask = torch.rand(2, 1, rows, 11, generator=torch.Generator().manual_seed(1)) < 0.6
+    mask[0, :, 2] = False  # a row that sees nothing
+    mask = mask if case == "masked" else None
+    used = []
+    for one in cuda_kernels:
+
+        def run(*args, one=one):
+            used.append(one.name)
+            return one.run(*args)
+
+        attention_kernels = [
+            dataclasses.replace(k, run=run) if k is one else k for k in cuda_kernels
+        ]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                attention,
+                "trusted",
+                lambda d, t, n, ks=attention_kernels: [k for k in ks if t in k.dtypes],
+            )
+            found = attend(query, key, value, scale=0.3, mask=mask, causal=case == "causal")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(attention, "trusted", lambda *args: ())
+            expected = attend(query, key, value, scale=0.3, mask=mask, causal=case == "causal")
+        tolerance = 1e-5 if dtype == torch.float32 else 2e-2
+        torch.testing.assert_close(found.out, expected.out, atol=tolerance, rtol=tolerance)
+        torch.testing.assert_close(found.lse, expected.lse, atol=1e-5, rtol=1e-5)
+    if dtype == torch.bfloat16:
+        assert set(used) == {(EFFICIENT if case == "masked" else FLASH).name}
+    else:  # grouped heads in an order are for plain products
+        assert set(used) == (set() if case == "causal" else {EFFICIENT.name})
+
+
+@pytest.mark.parametrize("name", ["llava_gqa", "gemma3"])
+def test_the_whole_engine_on_the_kernels_of_cuda(cuda_kernels, name):
+    """Grouped heads, and windows that need masks."""
+    zoo = build(name)
+    lb = lookback.load(zoo.model, zoo.processor)
+    inputs = inputs_of(lb, noise(), QUESTION)
+    decoder = Decoder(zoo.model)
+    for one, response in zip(
+        decoder.score(prefill(decoder, inputs), RESPONSES), RESPONSES, strict=True
+    ):
+        expected = eager_signals(zoo.model, inputs, response)
+        np.testing.assert_allclose(one.signals, expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_operators_of_cuda_take_these_arguments(masked):
+    """Shapes and types alone: the operators' own descriptions, without a GPU."""
+    query = torch.empty(2, 4, 5, 64, device="meta", dtype=torch.bfloat16)
+    key = torch.empty(2, 4, 37, 64, device="meta", dtype=torch.bfloat16)
+    bias = torch.empty(2, 1, 5, 37, device="meta") if masked else None
+    for kernel in (FLASH, EFFICIENT):
+        if masked and not kernel.masks:
+            continue
+        out, lse = kernel(query, key, key, 0.1, bias)
+        assert out.shape == (2, 4, 5, 64)
+        assert lse.shape == (2, 4, 5)
+        assert (out.dtype, lse.dtype) == (torch.bfloat16, torch.float32)
+
+
+class TestProducts:
+    def test_scores_of_half_precision_are_not_rounded(self):
+        query, key, _ = (x.bfloat16() for x in tensors(dim=64))
+        groups = query.shape[1] // key.shape[1]
+        exact = query.double() @ key.double().repeat_interleave(groups, 1).mT
+        torch.testing.assert_close(
+            products.scores_of(query, key, 1.0).double(), exact, atol=1e-4, rtol=1e-5
+        )
+        assert (exact.bfloat16().double() - exact).abs().max() > 1e-2  # what rounding would do
+
+    def test_the_product_of_cuda_is_used_where_it_is_right(self, monkeypatch):
+        asked = []
+
+        def product(one, other):
+            asked.append(one.shape)
+            assert one.ndim == other.ndim == 3
+            return one.float() @ other.float()
+
+        monkeypatch.setattr(products, "has_wide_product", lambda device, dtype: True)
+        monkeypatch.setattr(products, "wide_product_on_cuda", product)
+        query, key, _ = (x.bfloat16() for x in tensors())
+        found = products.scores_of(query, key, 0.3)
+        assert asked == [(4, 10, 8)]
+        monkeypatch.undo()
+        torch.testing.assert_close(found, products.scores_of(query, key, 0.3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_share_of_the_last_row(dtype, masked):
+    query, key, value = (x.to(dtype) for x in tensors())
+    source = torch.zeros(2, 11, dtype=torch.bool)
+    source[0, 2:6] = source[1, :3] = True
+    mask = torch.ones(2, 1, 1, 11, dtype=torch.bool)
+    if masked:
+        mask[0, ..., 4:7] = False
+        mask[1, ..., :3] = False  # it sees nothing of its source
+    bias = kernels.additive(mask[:, :, 0]) if masked else None
+    found = share_of_last_row(query, key, source, scale=0.3, softcap=None, bias=bias)
+    _, weights = slow(query[:, :, -1:], key, value, 0.3, mask)
+    expected = (weights[:, :, 0] * source[:, None]).sum(-1)
+    tolerance = 2e-6 if dtype == torch.float32 else 1e-4
+    torch.testing.assert_close(found.double(), expected, atol=tolerance, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_recording_copies_no_keys(dtype):
+    """One token's row must not turn all keys before it into float32."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Copies(TorchDispatchMode):
+        largest = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            out = function(*args, **(kwargs or {}))
+            if function.overloadpacket in (torch.ops.aten._to_copy, torch.ops.aten.copy_):
+                self.largest = max(self.largest, out.numel())
+            return out
+
+    query, key, _ = (x.to(dtype) for x in tensors(rows=1, keys=500))
+    source = torch.zeros(2, 500, dtype=torch.bool)
+    source[:, :100] = True
+    with Copies() as copies:
+        share_of_last_row(query, key, source, scale=0.3, softcap=None, bias=None)
+    assert copies.largest <= source.numel()
+    assert key.numel() > 4 * source.numel()

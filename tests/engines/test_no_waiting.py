@@ -1,0 +1,86 @@
+"""What a GPU is asked for in a step: no answer is waited for, and endings are looked at seldom."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from engines.reference import prefill
+from engines.test_decoder import setup
+
+from lookback.engines.transformers import decoder, logits
+
+PRETEND = Path(__file__).with_name("pretend_device.py")
+
+
+def test_steps_on_a_device_that_cannot_be_read():
+    """In a process of its own: such a device cannot be taken away again."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(PRETEND)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PRETEND.parent)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_looking_seldom_changes_nothing(stops):
+    _, passes, inputs = setup("llava")
+    prefix = prefill(passes, inputs)
+    settings = {"temperature": 1.5, "top_p": 0.95, "top_k": None, "max_new_tokens": 21, "seed": 3}
+    settings["end_tokens"] = range(0, 400, 9)
+    if stops:
+        settings["stopped"] = lambda ids: ids[-1] % 7 == 0
+    often = passes.sample(prefix, 8, **settings)
+    assert {one.finish for one in often} >= {"end", "stop"} if stops else {"end"}
+    assert len({len(one.token_ids) for one in often}) > 2
+    for every in (3, 8, 100):
+        passes.look_every = every
+        seldom = passes.sample(prefix, 8, **settings)
+        for one, other in zip(often, seldom, strict=True):
+            assert one.token_ids == other.token_ids
+            assert one.finish == other.finish
+            np.testing.assert_allclose(one.signals, other.signals, atol=1e-5, rtol=1e-5)
+
+
+def test_branches_that_save_work_change_nothing(monkeypatch):
+    """Where a look is free, easy cases are done the easy way; elsewhere all are done alike."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(6, 50, generator=generator)
+    rows[1, 7:20] = -torch.inf
+    rows[2, 30:] = torch.finfo(torch.float32).min
+    rows[3] = rows[3].round()  # ties at the edge of the nucleus
+    ids = torch.randint(0, 7, (6,), generator=generator)
+    found = [logits.token_stats(rows[i : i + 1], ids[i : i + 1]) for i in range(6)]
+    probs = [logits.next_token_probs(row[None], 1.2, 0.9) for row in rows]
+    monkeypatch.setattr(logits, "cheap_to_read", lambda tensor: False)
+    torch.testing.assert_close(
+        torch.stack(logits.token_stats(rows, ids)),
+        torch.cat([torch.stack(one) for one in found], 1),
+    )
+    torch.testing.assert_close(logits.next_token_probs(rows, 1.2, 0.9), torch.cat(probs))
+
+
+def test_logits_that_are_not_numbers_are_refused(monkeypatch):
+    """At the next look, and never as an index beyond the vocabulary."""
+    _, passes, inputs = setup("llava")
+    prefix = prefill(passes, inputs)
+    forward = passes._forward
+
+    def broken(ids, cache, reader, habits=None):
+        found, lookback = forward(ids, cache, reader, habits)
+        return found * torch.nan, lookback
+
+    monkeypatch.setattr(passes, "_forward", broken)
+    for every in (1, 4, 100):
+        passes.look_every = every
+        with pytest.raises(FloatingPointError, match="not finite"):
+            passes.sample(
+                prefix, 3, temperature=1.0, top_p=0.9, top_k=None, max_new_tokens=9, seed=0,
+                end_tokens=[],
+            )  # fmt: skip
+
+
+def test_the_default_waits_only_where_it_costs_nothing():
+    assert decoder.LOOK_EVERY > 1
+    assert logits.cheap_to_read(torch.empty(1))
+    assert not logits.cheap_to_read(torch.empty(1, device="meta"))

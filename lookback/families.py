@@ -90,3 +90,50 @@ def video_token_id(config: Any) -> int | None:
         if isinstance(value, int):
             return value
     return None
+
+
+TESTED = frozenset(
+    [
+        "aria",
+        "aya_vision",
+        "cohere2_vision",
+        "deepseek_vl",
+        "deepseek_vl_hybrid",
+        "ernie4_5_vl_moe",
+        "exaone4_5",
+        "gemma3",
+        "gemma4",
+        "glm46v",
+        "glm4v",
+        "glm4v_moe",
+        "glm_ocr",
+        "hunyuan_vl",
+        "idefics2",
+        "idefics3",
+        "internvl",
+        "janus",
+        "lfm2_vl",
+        "lighton_ocr",
+        "llama4",
+        "llava",
+        "llava_next",
+        "llava_next_video",
+        "llava_onevision",
+        "mistral3",
+        "ovis2",
+        "paddleocr_vl",
+        "paligemma",
+        "qianfan_ocr",
+        "qwen2_5_vl",
+        "qwen2_vl",
+        "qwen3_5",
+        "qwen3_5_moe",
+        "qwen3_vl",
+        "qwen3_vl_moe",
+        "smolvlm",
+        "video_llama_3",
+        "video_llava",
+        "vipllava",
+    ]
+)
+"""Model types that the project's tests compare with the model's own attention maps."""

@@ -217,7 +217,7 @@ def show_check(report: CheckReport) -> None:
         markup=False,
     )
     if report.peak_bytes is not None:
-        out.print(f"peak memory beyond the model: {report.peak_bytes / 2**20:.0f} MiB")
+        out.print(f"peak memory beyond the model: {report.peak_bytes / 2**20:,.1f} MiB")
     verdict = "all numbers agree" if report.ok else "do not trust numbers of this model here"
     out.print(verdict, style="bold green" if report.ok else "bold red")
 

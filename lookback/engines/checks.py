@@ -35,7 +35,8 @@ class CheckReport:
         tolerance: of A_t, and of the other signals.
         checks: every comparison.
         tokens_per_second: with the tap, and with the same loop without it.
-        peak_bytes: of memory on a GPU beyond the model; None on a CPU.
+        peak_bytes: the most that a prompt and a few candidates took beyond the model, in tensors;
+            None from an engine that cannot tell.
     """
 
     model: str

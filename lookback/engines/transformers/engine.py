@@ -25,6 +25,7 @@ from lookback.engines.transformers.state import borrowed
 from lookback.engines.transformers.stops import StopTexts
 from lookback.engines.transformers.support import end_token_ids, fingerprint
 from lookback.engines.transformers.tap import Unread, reading
+from lookback.engines.transformers.tested import is_checked, suggest_check
 from lookback.families import family_of, video_token_id
 from lookback.signals import SIGNALS, Asked, Candidate, Candidates, Signals
 
@@ -275,6 +276,7 @@ class TransformersEngine(Engine):
         """As the contract says: against the model's own step-by-step decoding, with eager maps."""
         from lookback.engines.transformers.check import check
 
+        is_checked(self.model)
         return check(self, progress)
 
     def _inputs(
@@ -318,6 +320,7 @@ class TransformersEngine(Engine):
         texts: Sequence[str | None] | None = None,
         sampling: dict[str, Any] | None = None,
     ) -> Candidates:
+        suggest_check(self.model, self.name)
         items = [
             make_candidate(self._prompter, prompt_ids, i, one, texts[i] if texts else None)
             for i, one in enumerate(found)

@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from lookback.engines import UnsupportedModelError
+from lookback.engines.transformers.compat import uncompiled
 from lookback.engines.transformers.state import borrowed
 from lookback.engines.transformers.tap import reading
 
@@ -97,7 +98,7 @@ def _unchecked(
 
 def _takes_words(model: PreTrainedModel, prompt: list[int]) -> bool:
     try:
-        with borrowed(model), reading(None), torch.no_grad():
+        with borrowed(model), uncompiled(model), reading(None), torch.no_grad():
             model(input_ids=torch.tensor([prompt], device=model.device), use_cache=False)
     except Exception:
         return False
@@ -139,7 +140,7 @@ def _generated(model: PreTrainedModel, prompt: list[int], response: list[int]) -
     """
     said = [*prompt, *response]
     try:
-        with borrowed(model), reading(None), torch.no_grad():
+        with borrowed(model), uncompiled(model), reading(None), torch.no_grad():
             out = type(model).generate(
                 model,
                 input_ids=torch.tensor([prompt], device=model.device),

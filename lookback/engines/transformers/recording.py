@@ -38,6 +38,7 @@ from lookback.engines.transformers.support import (
     end_token_ids,
 )
 from lookback.engines.transformers.tap import current_reader, reading, tapped
+from lookback.engines.transformers.tested import suggest_check
 from lookback.families import family_of, video_token_id
 from lookback.signals import Candidates
 
@@ -68,6 +69,7 @@ def record(model: Any, processor: Any = None, *, by_layer: bool = False) -> Iter
         model, processor = model.model, processor or model.processor
     model = unwrapped(model)
     with _alone(model):
+        suggest_check(model, model.name_or_path or "MODEL")
         recorder = Recorder(model, processor, by_layer=by_layer)
         with recorder._watching(), recorder._standing_in():
             yield recorder

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lookback.engines.transformers.compat import attention_name, set_attention_name
+from lookback.engines.transformers.compat import attention_name, set_attention_name, uncompiled
 from lookback.engines.transformers.support import decoder_configs
 from lookback.signals import SIGNALS
 
@@ -40,7 +40,7 @@ def slow_signals(
     prompt = inputs["input_ids"].shape[1]
     config = copy.deepcopy(model.generation_config)
     config.eos_token_id = None
-    with torch.no_grad(), _eager(model):
+    with torch.no_grad(), uncompiled(model), _eager(model):
         out = model.generate(
             **inputs,
             generation_config=config,

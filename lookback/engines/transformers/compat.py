@@ -17,6 +17,8 @@ import torch
 from huggingface_hub import try_to_load_from_cache
 from torch import Tensor
 from torch._dynamo import OptimizedModule
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
 from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
@@ -51,6 +53,7 @@ __all__ = [
     "HybridLayer",  # holds a state and keys
     "HybridSlidingLayer",  # the same, and forgets keys
     "StateLayer",  # holds a state (convolution, linear attention) and no keys
+    "TorchDispatchMode",  # sees every operation
     "around_compiled_call",
     "attention_function",
     "attention_name",
@@ -63,6 +66,7 @@ __all__ = [
     "sdpa_attention_forward",  # tells a layer on sdpa, which drops a softcap
     "sdpa_mask",  # a boolean mask, whatever attention the model uses
     "set_attention_name",
+    "tree_iter",
     "uncompiled",
     "unwrapped",
     "wide_product_on_cuda",

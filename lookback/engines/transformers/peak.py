@@ -6,8 +6,8 @@ import weakref
 from typing import Any
 
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
+
+from lookback.engines.transformers.compat import TorchDispatchMode, tree_iter
 
 
 class PeakMemory(TorchDispatchMode):

@@ -18,15 +18,14 @@ from torch import Tensor
 _MODULES: WeakValueDictionary[int, torch.nn.Module] = WeakValueDictionary()
 _FUNCTIONS: dict[str, Callable[..., tuple[Tensor, Any]]] = {}
 
-torch.library.define(
+
+@torch.library.custom_op(
     "lookback::attend",
-    "(Tensor query, Tensor key, Tensor value, Tensor? mask, str function, int module, "
+    mutates_args=(),
+    schema="(Tensor query, Tensor key, Tensor value, Tensor? mask, str function, int module, "
     "float? scaling, float? softcap, int? sliding_window, bool? is_causal) -> Tensor",
     tags=[tag for tag in (getattr(torch.Tag, "cudagraph_unsafe", None),) if tag is not None],
 )
-
-
-@torch.library.impl("lookback::attend", "CompositeExplicitAutograd")
 def _attend(
     query: Tensor,
     key: Tensor,
@@ -49,7 +48,7 @@ def _attend(
     return _FUNCTIONS[function](_MODULES[module], query, key, value, mask, **told)[0]
 
 
-@torch.library.register_fake("lookback::attend")  # type: ignore[untyped-decorator]
+@_attend.register_fake
 def _shape(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *args: Any) -> Tensor:
     batch, heads, rows, _ = query.shape
     return query.new_empty(batch, rows, heads, value.shape[-1])
@@ -76,7 +75,7 @@ def traced(
 ) -> tuple[Tensor, None]:
     """The call of a named attention function, as `torch.compile` is to see it."""
     _remember(module)
-    out = torch.ops.lookback.attend(
+    out = _attend(
         query,
         key,
         value,

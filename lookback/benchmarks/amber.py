@@ -30,6 +30,7 @@ from lookback.benchmarks import english
 from lookback.benchmarks.base import Item, benchmark
 from lookback.benchmarks.files import FileBenchmark, ImageFile, read_json
 from lookback.benchmarks.metrics import f1, mean_percent, share
+from lookback.reading import read_bytes
 
 CLOSE = 0.8  # word vectors with a larger cosine are of one meaning
 _FOLDERS = ("", "data/", "query/", "data/query/")  # of the official repository
@@ -89,7 +90,7 @@ class Amber(FileBenchmark):
             entry = annotations[query["id"]]
             if entry["type"] == "generative":
                 places = tuple(f"{place}{query['image']}" for place in ("", "image/", "images/"))
-                image = ImageFile(self.folder, places, self.source)
+                image = ImageFile(self.folder, places, self.source, from_data=True)
                 truth = {"truth": entry["truth"], "hallu": entry["hallu"]}
                 items.append(Item(str(query["id"]), query["query"], truth, image))
         return items
@@ -107,7 +108,7 @@ class Amber(FileBenchmark):
 
     @cached_property
     def _safe_words(self) -> set[str]:
-        return set(self._file("safe_words.txt").read_text(encoding="utf-8").split())
+        return set(read_bytes(self._file("safe_words.txt")).decode("utf-8").split())
 
     @cached_property
     def _by_vectors(self) -> bool:

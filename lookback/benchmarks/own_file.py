@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lookback.limits import DATA_MIB
+from lookback.reading import check_file, read_bytes
+
 LISTS = ("image", "answers")
 """Columns of text in which a list may stand as JSON."""
 MAX_CELL = 2**31 - 1
@@ -35,7 +38,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
 
 
 def _jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
-    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line.strip():
             continue
@@ -59,7 +62,7 @@ def _object(line: str) -> dict[str, Any]:
 
 def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{str(path)!r} is not UTF-8: {error}") from None
     before = csv.field_size_limit(MAX_CELL)
@@ -84,8 +87,12 @@ def _parquet(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    check_file(path, DATA_MIB)
     try:
         with pq.ParquetFile(path) as file:
+            about = file.metadata
+            unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+            DATA_MIB.check(unpacked, f"{str(path)!r}, unpacked,")
             rows = file.read().to_pylist()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ValueError(f"{str(path)!r} is no Parquet: {error}") from None

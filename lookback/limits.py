@@ -73,7 +73,7 @@ class Limit:
         """
         if amount > self.most:
             has = f"{amount:,}" if self.size == 1 else f"{amount / self.size:,.1f}"
-            raise self.error(f"{name} has {has} {self.unit}")
+            raise self.error(f"{name} is too large: {has} {self.unit}")
 
     def error(self, said: str) -> LimitError:
         """The error of a thing that is beyond the limit; `said` opens its line."""

@@ -122,10 +122,10 @@ readers = [
     *(lambda text, name=name: answer_metrics.METRICS.get(name)(text, ["B) blue"], "What?")
       for name in ("exact", "contains", "vqa", "token_f1", "choice")),
 ]
-for start in ("", "response", "the answer is"):
-    for unit in (" ", "'s ", "1", "no (", "n't"):
-        for read in readers:
-            read(start + unit * (100_000 // len(unit)) + "!")
+for text in ("response" + " " * 100_000, "the answer is" + " " * 100_000, "no" + " (" * 50_000,
+             "'s " * 30_000, "1" * 100_000, "n't" * 30_000):
+    for read in readers:
+        read(text + "!")
 lexicon.origins("'s " * 700_000)
 parse_verdict("<think>" * 300_000)
 """

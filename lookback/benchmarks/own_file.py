@@ -20,6 +20,10 @@ LISTS = ("image", "answers")
 """Columns of text in which a list may stand as JSON."""
 MAX_CELL = 2**31 - 1
 """Characters per cell of a CSV file: an image may be in it, as a data URI."""
+BATCH = 64
+"""Rows of a Parquet file that are unpacked before they are counted."""
+CELL = 64
+"""Bytes that a cell takes in memory beside its content, about."""
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
@@ -90,14 +94,22 @@ def _parquet(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
     check_file(path, DATA_MIB)
     try:
         with pq.ParquetFile(path) as file:
-            about = file.metadata
-            unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-            DATA_MIB.check(unpacked, f"{str(path)!r}, unpacked,")
-            rows = file.read().to_pylist()
+            rows = _unpacked_rows(file, f"{str(path)!r}, unpacked,")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ValueError(f"{str(path)!r} is no Parquet: {error}") from None
     for number, row in enumerate(rows, start=1):
         yield number, _parsed(_without_nulls(row), lists=())
+
+
+def _unpacked_rows(file: Any, name: str) -> list[dict[str, Any]]:
+    """All rows, counted while they are unpacked: a repeated value is stored once."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for batch in file.iter_batches(batch_size=BATCH):
+        size += batch.nbytes + CELL * batch.num_rows * batch.num_columns
+        DATA_MIB.check(size, name)
+        rows += batch.to_pylist()
+    return rows
 
 
 def _parsed(cells: dict[str, Any], lists: tuple[str, ...] = LISTS) -> dict[str, Any] | ValueError:

@@ -165,10 +165,12 @@ def test_a_file_is_of_limited_size(own, folder, monkeypatch):
         LimitError, match=r"mine\.jsonl' is too large: 1\.0 MiB.*LOOKBACK_MAX_DATA_MIB"
     ):
         large.items()
-    pq.write_table(pa.table({"question": ["a" * 2**20] * 3}), folder / "packed.parquet")
-    assert (folder / "packed.parquet").stat().st_size < 2**20
-    with pytest.raises(LimitError, match=r"packed\.parquet', unpacked, is too large"):
-        get_benchmark("own", folder / "packed.parquet").items()
+    path = folder / "packed.parquet"
+    for column in (["a" * 2**20] * 3, ["a" * 2**15] * 1000, [None] * 20_000):
+        pq.write_table(pa.table({"question": pa.array(column, pa.string())}), path)
+        assert path.stat().st_size < 2**18
+        with pytest.raises(LimitError, match=r"packed\.parquet', unpacked, is too large"):
+            get_benchmark("own", path).items()
 
 
 def test_a_missing_image_is_no_broken_line(own):

@@ -166,11 +166,8 @@ def connect(target: Target, policy: Policy, deadline: Deadline) -> Connection:
     if proxy is None:
         raw = _open(_checked(target.host, target.port, policy, deadline), deadline)
         return Connection(_secured(raw, target, deadline))
-    parts = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    if parts.scheme != "http" or not parts.hostname:
-        raise FetchError(f"the proxy {show_url(proxy)} for {target.scheme}: give http://HOST:PORT")
-    raw = _open(_addresses(parts.hostname, parts.port or 80, deadline), deadline)
-    authorization = _basic(parts.username, parts.password) if parts.username else None
+    host, port, authorization = _proxy_parts(proxy)
+    raw = _open(_addresses(host, port, deadline), deadline)
     if target.scheme == "http":
         return Connection(raw, True, authorization)
     try:
@@ -187,6 +184,22 @@ def _proxy(target: Target) -> str | None:
     return urllib.request.getproxies().get(target.scheme)
 
 
+def _proxy_parts(proxy: str) -> tuple[str, int, str | None]:
+    """Host, port and authorization of a proxy.
+
+    Raises:
+        FetchError: it is none that can be spoken to.
+    """
+    try:
+        parts = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        host, port = parts.hostname, parts.port or PORTS["http"]
+    except ValueError:
+        host = None
+    if not host or parts.scheme != "http":
+        raise FetchError(f"the proxy {show_url(proxy)} of the environment: give http://HOST:PORT")
+    return host, port, _basic(parts.username, parts.password) if parts.username else None
+
+
 def _basic(user: str, password: str | None) -> str:
     pair = f"{urllib.parse.unquote(user)}:{urllib.parse.unquote(password or '')}"
     return f"Basic {base64.b64encode(pair.encode()).decode('ascii')}"
@@ -196,18 +209,24 @@ def _open(addresses: list[Address], deadline: Deadline) -> socket.socket:
     """A socket to the first of these addresses that answers."""
     failure: OSError | None = None
     for address in addresses:
-        raw = socket.socket(address.family, socket.SOCK_STREAM)
         try:
-            raw.settimeout(deadline.left())
-            raw.connect(address.sockaddr)
-            return raw
+            return _open_one(address, deadline)
         except TimeoutError:
-            raw.close()
             raise
-        except OSError as error:
-            raw.close()
+        except OSError as error:  # the next may answer, or be of a kind that there is here
             failure = error
     raise failure or OSError("no address")
+
+
+def _open_one(address: Address, deadline: Deadline) -> socket.socket:
+    raw = socket.socket(address.family, socket.SOCK_STREAM)
+    try:
+        raw.settimeout(deadline.left())
+        raw.connect(address.sockaddr)
+    except BaseException:
+        raw.close()
+        raise
+    return raw
 
 
 def _secured(raw: socket.socket, target: Target, deadline: Deadline) -> socket.socket:

@@ -412,6 +412,13 @@ def test_https_goes_through_a_proxy_by_a_tunnel(server, names, monkeypatch):
     assert server.asked[0].startswith("CONNECT far.test:443 HTTP/1.1\r\n")
     with pytest.raises(FetchError, match=r"cannot fetch 'https://far\.test/a'"):  # no TLS there
         fetch("https://far.test/a")
-    monkeypatch.setenv("https_proxy", "socks5://127.0.0.1:1")
-    with pytest.raises(FetchError, match="give http://HOST:PORT"):
-        fetch("https://far.test/a")
+    for proxy in ("socks5://127.0.0.1:1", "http://127.0.0.1:port", "http://", "http://[::1"):
+        monkeypatch.setenv("https_proxy", proxy)
+        with pytest.raises(FetchError, match="give http://HOST:PORT"):
+            fetch("https://far.test/a")
+
+
+def test_the_next_address_is_tried_if_one_does_not_answer(server, names):
+    names[0]["two.test"] = [["127.0.0.2", "127.0.0.1"]]  # nobody listens at the first
+    server.replies = [body(b"second")]
+    assert fetch(f"http://two.test:{server.port}/") == b"second"

@@ -7,11 +7,13 @@ distances, the same ones each time.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lookback.images import load_images
+from lookback.limits import VIDEO_FRAMES, VIDEO_MIB, VIDEO_PIXELS, one_line
+from lookback.reading import check_file
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -40,7 +42,7 @@ def load_video(video: VideoLike, frames: int = FRAMES) -> list[Image]:
     Raises:
         FileNotFoundError: there is no such file.
         ImportError: a file is given, and PyAV is missing.
-        ValueError: it cannot be decoded, or has no frames.
+        ValueError: it cannot be decoded, has no frames, or is beyond a limit (`limits`).
     """
     if not isinstance(video, (str, os.PathLike)):
         found = load_images(list(video))
@@ -48,8 +50,10 @@ def load_video(video: VideoLike, frames: int = FRAMES) -> list[Image]:
             raise ValueError("a video needs at least one frame")
         return found
     path = Path(video)
-    if not path.is_file():
-        raise FileNotFoundError(f"no video file {str(video)!r}")
+    try:
+        check_file(path, VIDEO_MIB)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"no video file {str(video)!r}") from None
     try:
         import av
     except ImportError as error:
@@ -61,7 +65,7 @@ def load_video(video: VideoLike, frames: int = FRAMES) -> list[Image]:
         with av.open(str(path)) as container:
             return _evenly(container, frames)
     except av.FFmpegError as error:
-        raise ValueError(f"cannot read the video {str(video)!r}: {error}") from error
+        raise ValueError(f"cannot read the video {str(video)!r}: {one_line(error)}") from error
 
 
 def _evenly(container: Any, frames: int) -> list[Image]:
@@ -71,11 +75,24 @@ def _evenly(container: Any, frames: int) -> list[Image]:
     """
     if not container.streams.video:
         raise ValueError(f"{container.name!r} has no video in it")
-    total = sum(1 for _ in container.decode(video=0))
+    total = sum(1 for _ in _decoded(container))
     if not total:
         raise ValueError(f"{container.name!r} has no frames")
     count = min(frames, total)
     wanted = {(2 * i + 1) * total // (2 * count) for i in range(count)}
     container.seek(0)
-    decoded = enumerate(container.decode(video=0))
+    decoded = enumerate(_decoded(container))
     return [frame.to_image().convert("RGB") for number, frame in decoded if number in wanted]
+
+
+def _decoded(container: Any) -> Iterator[Any]:
+    """The frames of a video, within limits of their number and of the size of each.
+
+    The size is checked before the first is decoded, and with each, as it may change on the way.
+    """
+    name, head = repr(container.name), container.streams.video[0].codec_context
+    VIDEO_PIXELS.check(head.width * head.height, f"{name} ({head.width} x {head.height})")
+    for number, frame in enumerate(container.decode(video=0), start=1):
+        VIDEO_FRAMES.check(number, name)
+        VIDEO_PIXELS.check(frame.width * frame.height, f"{name} ({frame.width} x {frame.height})")
+        yield frame

@@ -1,5 +1,6 @@
 """Videos: which frames of a file are taken, and what is said of what is no video."""
 
+import os
 import sys
 
 import numpy as np
@@ -7,7 +8,9 @@ import pytest
 from engines.reference import noise
 from PIL import Image
 
+from lookback import videos
 from lookback.conversations import Conversation
+from lookback.limits import LimitError
 from lookback.videos import FRAMES, is_video, load_video
 
 av = pytest.importorskip("av", reason="PyAV is not installed")
@@ -102,3 +105,36 @@ def test_the_shell_takes_a_video(tmp_path, command, monkeypatch):
     code, _, err = command("ask", clip, "what?", "--image", clip, "--engine", "toy")
     assert code == 1
     assert "one video at a time" in err
+
+
+def test_what_a_clip_costs_is_limited(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.mp4", 20)
+    monkeypatch.setenv("LOOKBACK_MAX_VIDEO_FRAMES", "19")
+    with pytest.raises(LimitError, match=r"20 frames, and the limit is 19 .*MAX_VIDEO_FRAMES="):
+        load_video(path)
+    monkeypatch.setenv("LOOKBACK_MAX_VIDEO_FRAMES", "20")
+    assert len(load_video(path)) == FRAMES
+    decoded = []
+    monkeypatch.setattr(videos, "_evenly", lambda container, _: decoded.extend(one(container)))
+    monkeypatch.setenv("LOOKBACK_MAX_VIDEO_PIXELS", str(64 * 48 - 1))
+    with pytest.raises(LimitError, match=r"\(64 x 48\) is too large: 3,072 pixels.*VIDEO_PIXELS="):
+        load_video(path)
+    assert not decoded
+    monkeypatch.setenv("LOOKBACK_MAX_VIDEO_PIXELS", str(64 * 48))
+    load_video(path)
+    assert len(decoded) == 1
+    monkeypatch.setenv("LOOKBACK_MAX_VIDEO_MIB", "1")
+    path.write_bytes(path.read_bytes() + bytes(2**20))
+    with pytest.raises(LimitError, match=r"1\.0 MiB, and the limit is 1 MiB: .*VIDEO_MIB="):
+        load_video(path)
+
+
+def one(container):
+    """The first frame that is decoded within the limits."""
+    return [next(videos._decoded(container))]
+
+
+def test_a_pipe_is_no_video(tmp_path):
+    os.mkfifo(tmp_path / "a.mp4")
+    with pytest.raises(ValueError, match=r"a\.mp4' is a pipe: a regular file is needed"):
+        load_video(tmp_path / "a.mp4")

@@ -30,6 +30,7 @@ from lookback.benchmarks import english
 from lookback.benchmarks.base import Item, benchmark
 from lookback.benchmarks.files import FileBenchmark, ImageFile, read_json
 from lookback.benchmarks.metrics import f1, mean_percent, share
+from lookback.reading import read_bytes
 
 CLOSE = 0.8  # word vectors with a larger cosine are of one meaning
 _FOLDERS = ("", "data/", "query/", "data/query/")  # of the official repository
@@ -89,7 +90,7 @@ class Amber(FileBenchmark):
             entry = annotations[query["id"]]
             if entry["type"] == "generative":
                 places = tuple(f"{place}{query['image']}" for place in ("", "image/", "images/"))
-                image = ImageFile(self.folder, places, self.source)
+                image = ImageFile(self.folder, places, self.source, from_data=True)
                 truth = {"truth": entry["truth"], "hallu": entry["hallu"]}
                 items.append(Item(str(query["id"]), query["query"], truth, image))
         return items
@@ -107,7 +108,7 @@ class Amber(FileBenchmark):
 
     @cached_property
     def _safe_words(self) -> set[str]:
-        return set(self._file("safe_words.txt").read_text(encoding="utf-8").split())
+        return set(read_bytes(self._file("safe_words.txt")).decode("utf-8").split())
 
     @cached_property
     def _by_vectors(self) -> bool:
@@ -139,8 +140,17 @@ class Amber(FileBenchmark):
 
     def judgement(self, item: Item, response: str) -> Judgement:
         """See the module's rules."""
+        return self.judgements(item, [response])[0]
+
+    def judgements(self, item: Item, responses: Sequence[str]) -> list[Judgement]:
+        """The same for several responses to one item, read together."""
+        self._readings.prepare(responses)
         true, made_up = (self._meanings(item.truth[key]) for key in ("truth", "hallu"))
-        nouns = self.nouns(response)
+        return [self._judgement(self.nouns(response), true, made_up) for response in responses]
+
+    def _judgement(
+        self, nouns: Sequence[str], true: Mapping[str, int], made_up: Mapping[str, int]
+    ) -> Judgement:
         wrong, covered, fooled = 0, set(), []
         for noun in nouns:
             if noun in self._safe_words:
@@ -176,9 +186,15 @@ class Amber(FileBenchmark):
 
     def score(self, item: Item, response: str) -> float:
         """F1 of one response."""
-        judged = self.judgement(item, response)
-        precision = share(judged.kept - judged.wrong, judged.kept)
-        return f1(precision, share(len(judged.covered), len(item.truth["truth"])))
+        return self.scores(item, [response])[0]
+
+    def scores(self, item: Item, responses: Sequence[str]) -> list[float]:
+        """F1 of several responses, read together."""
+        things = len(item.truth["truth"])
+        return [
+            f1(share(judged.kept - judged.wrong, judged.kept), share(len(judged.covered), things))
+            for judged in self.judgements(item, responses)
+        ]
 
     def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
         """F1 and AMBER's own numbers, in per cent."""

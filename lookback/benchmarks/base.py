@@ -130,7 +130,7 @@ class Preparing(Protocol):
     """A benchmark that reads many responses faster together than one by one."""
 
     def prepare(self, items: Sequence[Item], responses: Sequence[str]) -> None:
-        """Read responses that will be asked about soon, one per item."""
+        """Read responses that will be asked about soon, to any of the items."""
         ...
 
 

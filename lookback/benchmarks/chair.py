@@ -133,7 +133,15 @@ class Chair(FileBenchmark, Mentioning, Preparing):
 
     def score(self, item: Item, response: str) -> float:
         """F1 of one response."""
-        named, there = set(self.read(response).mentions), self.objects(item)
+        return self.scores(item, [response])[0]
+
+    def scores(self, item: Item, responses: Sequence[str]) -> list[float]:
+        """F1 of several responses, read together."""
+        self.prepare([item], responses)
+        there = self.objects(item)
+        return [self._f1(set(self.read(response).mentions), there) for response in responses]
+
+    def _f1(self, named: set[str], there: set[str]) -> float:
         hits = len(named & there)
         return f1(share(hits, len(named)), share(hits, len(there)))
 

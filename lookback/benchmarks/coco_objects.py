@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lookback.reading import read_bytes
+
 # Category: further names, of one word each.
 _TABLE = {
     # People
@@ -169,7 +171,7 @@ def read_synonyms(path: Path) -> dict[str, str]:
         ValueError: the file is not of that form.
     """
     category_of = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(read_bytes(path).decode("utf-8").splitlines(), start=1):
         names = line.strip().split(", ")
         if names == [""]:
             continue

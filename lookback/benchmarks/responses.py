@@ -13,10 +13,10 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from lookback.benchmarks.base import Item
+from lookback.reading import read_bytes
 
 ID_KEYS = ("id", "question_id", "image_id")  # the first that a line has
 RESPONSE_KEYS = ("response", "answer", "caption", "text")
@@ -61,6 +61,10 @@ def read_responses(
         path: the file, in UTF-8.
         items: the items that there are.
         known_as: what messages call them.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no regular file, or too large (`limits`).
     """
     names = [(item.id, *item.aliases) for item in items]
     by_id = {name: index for index, own in enumerate(names) for name in own}
@@ -95,7 +99,7 @@ def read_responses(
 
 def _lines(path: str | os.PathLike[str]) -> list[bytes]:
     try:
-        return Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        return read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
     except FileNotFoundError:
         raise FileNotFoundError(f"no file of responses {os.fspath(path)!r}") from None
 

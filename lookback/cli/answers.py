@@ -118,9 +118,11 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score answers that exist already, from any model or person, and rank them."""
+    from lookback.reading import read_bytes
+
     given = list(responses or [])
     if file is not None:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        text = sys.stdin.read() if str(file) == "-" else read_bytes(file).decode("utf-8")
         given += [line for line in text.splitlines() if line.strip()]
     if not given:
         raise ValueError("no answers given: write them as arguments, or name a --file")

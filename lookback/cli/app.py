@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from lookback import __version__
+from lookback.reading import OUTSIDE_VARIABLE
 from lookback.registry import PLUGINS_VARIABLE, load_plugin
 
 
@@ -49,6 +50,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _allow_outside(wanted: bool) -> bool:
+    """Said in the environment, so that processes that a command starts know it, too."""
+    if wanted:
+        os.environ[OUTSIDE_VARIABLE] = "1"
+    return wanted
+
 
 Image = Annotated[
     list[str] | None, typer.Option("--image", "-i", help="A further image; may be repeated.")
@@ -118,6 +127,14 @@ Data = Annotated[
         help="The folder of the benchmark's files, or of one folder per benchmark; or a file of "
         "your own.",
         envvar="LOOKBACK_DATA",
+    ),
+]
+AllowOutside = Annotated[
+    bool,
+    typer.Option(
+        "--allow-outside",
+        help="Files that the data name may lie outside the folder of the data.",
+        callback=_allow_outside,
     ),
 ]
 Metric = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lookback.cli.app import Data, Json, JudgeModel, Metric, app
+from lookback.cli.app import AllowOutside, Data, Json, JudgeModel, Metric, app
 from lookback.cli.terminal import print_json, progress, show_benchmarks, show_evaluation, warn
 
 
@@ -36,6 +36,7 @@ def evaluate(
     ],
     data: Data = None,
     metric: Metric = None,
+    allow_outside: AllowOutside = False,
     split: Annotated[
         str | None,
         typer.Option(help="Score these items; `all` is all there are.", show_default=False),

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lookback.cli.app import (
+    AllowOutside,
     Data,
     Device,
     DeviceMap,
@@ -68,6 +69,7 @@ def run(
     ] = None,
     data: Data = None,
     metric: Metric = None,
+    allow_outside: AllowOutside = False,
     candidates: Annotated[
         Path | None,
         typer.Option(
@@ -170,6 +172,7 @@ def study(
     ],
     out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("studies"),
     settings: Settings = None,
+    allow_outside: AllowOutside = False,
     items: Annotated[int, typer.Option(help="all: items per run in the report's browser.")] = 40,
     as_json: Annotated[bool, typer.Option("--json", help="The tidy table as JSON.")] = False,
 ) -> None:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
     from lookback.runs import Run
 
+UNBROKEN = 500
+"""Characters without a blank that a page has in a row: the time in which browsers find line breaks
+grows with the square of their number."""
+_RUN = re.compile(rf"\S{{{UNBROKEN}}}(?=\S)")
 LOSSLESS = 128
 """Pixels: up to this size an image is stored as PNG; a small drawing should keep them all."""
 _CONTROLS = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0)} - {*map(ord, "\t\n\r")}, "\ufffd")
@@ -109,6 +113,15 @@ def _prose(text: str) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", safe))
 
 
+def _breakable(text: str) -> Markup:
+    """Any text, with a place to break a line in every `UNBROKEN` characters without a blank."""
+    shown, pieces, done = clean(text), [], 0
+    for run in _RUN.finditer(shown):
+        pieces.append(shown[done : run.end()])
+        done = run.end()
+    return Markup("<wbr>").join([*pieces, shown[done:]])
+
+
 def _number(value: float | None, digits: int) -> str:
     """A number with a true minus; a dash for none."""
     if value is None or not math.isfinite(value):
@@ -134,6 +147,7 @@ ENVIRONMENT = Environment(
 ENVIRONMENT.globals["source"] = _source
 ENVIRONMENT.filters |= {
     "prose": _prose,
+    "breakable": _breakable,
     "number": _number,
     "digest": _digest,
     "image_uri": image_uri,

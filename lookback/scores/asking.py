@@ -29,8 +29,9 @@ Response B: {second}
 
 Which response is more accurate with respect to the image? Answer with a single letter, A or B."""
 
-_CHOICE = re.compile(r"\bresponse\s*[#:(\[*]*\s*(\d+)", re.IGNORECASE)
+_CHOICE = re.compile(r"\bresponse\s*(?:[#:(\[*]+\s*)?(\d+)", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+")
+_DIGITS = 1000
 
 
 @scorer(
@@ -100,10 +101,11 @@ def usc_choice(reply: str, n: int) -> int | None:
 
     A reply of nothing but one number counts too.
     """
-    named = [int(number) for number in _CHOICE.findall(reply)]
+    named = _CHOICE.findall(reply)
     if not named and _NUMBER.fullmatch(reply.strip(" .\n*")):
-        named = [int(reply.strip(" .\n*"))]
-    valid = [number for number in named if number < n]
+        named = [reply.strip(" .\n*")]
+    # Python converts no number of thousands of digits, and none of them is a choice.
+    valid = [int(number) for number in named if len(number) < _DIGITS and int(number) < n]
     return valid[-1] if valid else None
 
 

@@ -18,8 +18,9 @@ _LIST = r"\s*[A-Z]\s*(?:,|or\b|and\b|$)"  # "A, B and C" chooses none of them
 _FIRST = re.compile(
     rf"[\s*(\[\"']*([A-Za-z])(?:\s*[)\]]|[\s*\"']*(?:$|\n|[.:](?![A-Za-z])|,(?!{_LIST})))"
 )
-_OPTION = re.compile(r"\b(?:response|option|choice)\s*[:(\[*]*\s*\(?([A-Z])\b", re.IGNORECASE)
-_ANSWER = re.compile(r"\b(?:answer|is)\s*[:(\[*\"']*\s*\(?([A-Z])\b(?!'[a-z])", re.IGNORECASE)
+# Blanks stand in one place of a pattern only: two would share a long run of them in every way.
+_OPTION = re.compile(r"\b(?:response|option|choice)\s*(?:[:(\[*]+\s*)?\(?([A-Z])\b", re.IGNORECASE)
+_ANSWER = re.compile(r"\b(?:answer|is)\s*(?:[:(\[*\"']+\s*)?\(?([A-Z])\b(?!'[a-z])", re.IGNORECASE)
 _ALONE = re.compile(r"(?<![A-Za-z])(?<![A-Za-z]')([A-Z])(?![A-Za-z]|'[A-Za-z])")
 
 

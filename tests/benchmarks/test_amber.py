@@ -188,3 +188,11 @@ def test_the_real_files():
 
 def _listing(things):
     return " ".join(f"There is a {thing}." for thing in things)
+
+
+def test_an_image_stays_in_the_folder(folder):
+    queries = [query | {"image": "../../secret.jpg"} for query in QUERIES]
+    (folder / "query_generative.json").write_text(json.dumps(queries))
+    item = get_benchmark("amber", folder).items("all")[0]
+    with pytest.raises(ValueError, match=r"'\.\./\.\./secret\.jpg' is a path with '\.\.'"):
+        _ = item.image

@@ -177,3 +177,19 @@ def test_constant_answers_on_the_real_file(split, answer, correctness, f_acc, q_
     assert found["correctness"] == pytest.approx(correctness, abs=0.01)
     assert found["fAcc"] == pytest.approx(f_acc, abs=0.01)
     assert found["qAcc"] == pytest.approx(q_acc, abs=0.01)
+
+
+@pytest.mark.parametrize("name", ["../secret.png", "/etc/passwd", "./../secret.png", "out/a.png"])
+def test_a_figure_stays_in_the_folder(folder, monkeypatch, name):
+    elsewhere = folder.parent / f"{folder.name}-elsewhere"
+    elsewhere.mkdir()
+    Image.new("RGB", (4, 3)).save(elsewhere / "a.png")
+    (folder / "out").symlink_to(elsewhere)
+    rows = [row("VD", "0", "0", "0", filename=name)]
+    (folder / "HallusionBench.json").write_text(json.dumps(rows))
+    (item,) = get_benchmark("hallusionbench", folder).items("all")
+    with pytest.raises(ValueError, match="files that data name stay in the folder of the data"):
+        _ = item.image
+    if name == "out/a.png":
+        monkeypatch.setenv("LOOKBACK_ALLOW_OUTSIDE", "1")
+        assert item.image.size == (4, 3)

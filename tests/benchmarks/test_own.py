@@ -15,6 +15,7 @@ from lookback.benchmarks.answer_metrics import METRICS
 from lookback.benchmarks.base import Fingerprinted
 from lookback.benchmarks.evaluate import evaluate, list_benchmarks
 from lookback.benchmarks.files import MissingFile
+from lookback.limits import LimitError
 
 GOOD = {"image": "cat.png", "question": "What is this?"}
 
@@ -84,6 +85,92 @@ def test_images_are_found_from_anywhere(own, monkeypatch, tmp_path_factory):
         _ = items[4].image
     assert items[5].image is None
     assert mine.left_out() == []
+
+
+def lines_that_name(name):
+    """Every way for a line to name a file."""
+    text = {"type": "text", "text": "What?"}
+    parts = [{"type": "image", "image": name}]
+    parts += [{"type": "video", "video": shown} for shown in (name, [name])]
+    return [
+        {"image": name, "question": "What?"},
+        {"image": ["cat.png", name], "question": "What?"},
+        *({"messages": [{"role": "user", "content": [part, text]}]} for part in parts),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("/etc/passwd", "an absolute path"),
+        ("../secret.png", "a path with '..'"),
+        ("a/../../secret.png", "a path with '..'"),
+        ("a\\..\\..\\secret.png", "a path with '..'"),
+        ("C:\\secret.png", "an absolute path"),
+        ("~/secret.png", "a path from a home folder"),
+        ("out.png", "a symbolic link to elsewhere"),
+        ("out/secret.png", "a symbolic link to elsewhere"),
+    ],
+)
+def test_what_a_line_names_stays_in_the_folder(own, folder, monkeypatch, name, said):
+    elsewhere = folder.parent / f"{folder.name}-elsewhere"
+    elsewhere.mkdir()
+    noise(2).save(elsewhere / "secret.png")
+    (folder / "out.png").symlink_to(elsewhere / "secret.png")
+    (folder / "out").symlink_to(elsewhere)
+    lines = lines_that_name(name)
+    made = own(GOOD, *lines)
+    assert len(made.items()) == 1
+    left_out = made.left_out()
+    assert len(left_out) == len(lines)
+    for number, line in enumerate(left_out, start=2):
+        assert line.startswith(f"line {number}: {name!r} is {said}: files that data name stay in")
+    monkeypatch.setenv("LOOKBACK_ALLOW_OUTSIDE", "1")
+    assert len(own(GOOD, *lines, name="again.jsonl").items()) == 1 + len(lines)
+
+
+def test_a_link_and_a_folder_inside_are_inside(own, folder):
+    (folder / "deep").mkdir()
+    noise(3).save(folder / "deep" / "a..b.png")
+    (folder / "link.png").symlink_to(folder / "deep" / "a..b.png")
+    for name in ("link.png", "deep/a..b.png", "./cat.png"):
+        (item,) = own({"image": name, "question": "What?"}).items()
+        assert item.image.size == noise(3).size
+
+
+def test_a_video_file_of_a_conversation_is_found_from_anywhere(own, folder):
+    clip = lines_that_name("clip.mp4")[3]
+    (item,) = own(clip).items()
+    assert item.messages[0]["content"][0]["video"] == str(folder / "clip.mp4")
+
+
+def test_a_run_may_be_allowed_outside_by_an_option(own, folder, command, monkeypatch):
+    monkeypatch.setenv("LOOKBACK_ALLOW_OUTSIDE", "0")
+    own({"id": "1", "image": str(folder / "cat.png"), "question": "What?", "answers": "a cat"})
+    (folder / "said.jsonl").write_text('{"id": "1", "response": "cat"}')
+    asked = ("evaluate", "own", "--data", folder / "mine.jsonl")
+    asked += ("--responses", folder / "said.jsonl")
+    status, _, err = command(*asked)
+    assert status == 1
+    assert "an absolute path" in err
+    assert "--allow-outside" in err
+    status, out, _ = command(*asked, "--allow-outside")
+    assert (status, "100" in out) == (0, True)
+
+
+def test_a_file_is_of_limited_size(own, folder, monkeypatch):
+    monkeypatch.setenv("LOOKBACK_MAX_DATA_MIB", "1")
+    large = own(GOOD, json.dumps(GOOD | {"question": "a" * 2**20}))
+    with pytest.raises(
+        LimitError, match=r"mine\.jsonl' is too large: 1\.0 MiB.*LOOKBACK_MAX_DATA_MIB"
+    ):
+        large.items()
+    path = folder / "packed.parquet"
+    for column in (["a" * 2**20] * 3, ["a" * 2**15] * 1000, [None] * 20_000):
+        pq.write_table(pa.table({"question": pa.array(column, pa.string())}), path)
+        assert path.stat().st_size < 2**18
+        with pytest.raises(LimitError, match=r"packed\.parquet', unpacked, is too large"):
+            get_benchmark("own", path).items()
 
 
 def test_a_missing_image_is_no_broken_line(own):

@@ -4,11 +4,14 @@ import base64
 import io
 import json
 import re
+from html import unescape
 from pathlib import Path
 
 import numpy as np
 import pytest
 from chromium import emulate, logs, needs_chromium
+from hypothesis import given
+from hypothesis import strategies as st
 from jinja2 import UndefinedError
 from made_runs import make_run
 from markupsafe import Markup
@@ -153,6 +156,36 @@ def test_no_text_breaks_a_page(pages):
             assert attributes.get("src", "data:").startswith("data:")
         assert "url(" not in page.text("style")
         assert "@import" not in page.text("style")
+
+
+@given(st.lists(st.sampled_from(["a" * 499, "b" * 500, "&", " ", "\n", "<", "\U0001f600" * 1200])))
+def test_a_text_can_be_broken_everywhere_and_stays_the_same(parts):
+    text = "".join(parts)
+    page = annotation_page("set", [Comparison(text, "no image", text, "short")])
+    shown = re.search(r'<b>A1</b><p dir="auto">(.*?)</p>', page, re.DOTALL)[1]
+    pieces = shown.split("<wbr>")
+    assert unescape("".join(pieces)) == text
+    assert max(len(run) for piece in pieces for run in re.split(r"\s", unescape(piece))) <= 500
+    assert all(re.search(r"\S{500}$", unescape(piece)) for piece in pieces[:-1])
+
+
+@needs_chromium
+def test_the_direction_of_an_answer_is_found_once(browser, tmp_path):
+    """`unicode-bidi: plaintext` looks for it in every line, through all of the text."""
+    cases = [
+        Comparison("What?", "no image", "שלום", "hello"),
+        Comparison("שלום", "-", "😀" * 99, ""),
+    ]
+    path = tmp_path / "set.html"
+    path.write_text(annotation_page("set", cases), encoding="utf-8")
+    browser.get(path.as_uri())
+    styles = browser.execute_script(
+        """return [...document.querySelectorAll("body, body *")].map((one) => {
+             const style = getComputedStyle(one);
+             return [one.matches(".answer p"), style.direction, style.unicodeBidi]; });"""
+    )
+    assert [way for answer, way, _ in styles if answer] == ["rtl", "ltr", "ltr", "ltr"]
+    assert "plaintext" not in {bidi for *_, bidi in styles}
 
 
 @needs_chromium

@@ -56,6 +56,12 @@ def photographs(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(autouse=True)
+def outside(monkeypatch):
+    """The photographs lie where their packages are, and not beside the file that names them."""
+    monkeypatch.setenv("LOOKBACK_ALLOW_OUTSIDE", "1")
+
+
 @pytest.fixture
 def succeed(monkeypatch, command, tmp_path):
     """Runs a command that must succeed, and gives what it prints."""

@@ -95,7 +95,8 @@ def test_the_pages(run):
     for number in (1, 2):
         page = result.files[f"set{number}.html"]
         here = [row for row in result.rows if row["set"] == number]
-        answers = re.findall(r'<div class="answer"><b>(A.)</b>\n(.*?)</div>', page, re.DOTALL)
+        answer = r'<div class="answer"><b>(A.)</b><p dir="auto">(.*?)</p></div>'
+        answers = re.findall(answer, page, re.DOTALL)
         shown = [("A1", row["A1"]) for row in here], [("A2", row["A2"]) for row in here]
         assert [(side, unescape(text)) for side, text in answers[::2]] == shown[0]
         assert [(side, unescape(text)) for side, text in answers[1::2]] == shown[1]

@@ -112,6 +112,9 @@ LEXICON: dict[str, Token] = {
     **_places(),
     **_relations(),
 }
+HUGE = 18
+"""Digits of a number that are read: Python converts no number of thousands of digits, and a count
+so large is wrong in any case."""
 LONGEST = max(len(phrase.split()) for phrase in LEXICON)
 
 
@@ -144,7 +147,8 @@ def located(text: str) -> list[tuple[Token, Span]]:
             word, span = words[i], spans[i]
             i += 1
             if word.isdigit():
-                found.append((Token("number", str(int(word))), span))
+                digits = word.lstrip("0")[:HUGE] or "0"
+                found.append((Token("number", str(int(digits))), span))
             elif word.endswith("n't"):
                 stem = LEXICON.get(word[:-3])
                 found += [(stem, span)] if stem else []
@@ -162,6 +166,9 @@ def plain(text: str) -> str:
 def origins(text: str) -> list[int]:
     """For each character of `plain(text)` the character of the text that it comes from."""
     at = [i for i, char in enumerate(text) for _ in char.lower()]  # two for a few letters
-    for match in reversed(list(re.finditer("'s ", text.lower().replace("’", "'")))):
-        at.insert(match.start(), at[match.start()])  # "'s " becomes " is "
-    return at
+    found, done = [], 0
+    for match in re.finditer("'s ", text.lower().replace("’", "'")):
+        found += at[done : match.start()]
+        found.append(at[match.start()])  # "'s " becomes " is "
+        done = match.start()
+    return found + at[done:]

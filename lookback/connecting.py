@@ -1,0 +1,302 @@
+"""Connections for `fetching`: to whom one may be made, and within which time.
+
+What a policy allows is said in `fetching`. Here a name is looked up, its addresses are checked, and
+a socket is opened to one of these very addresses, with TLS over it where the URL says https.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import io
+import ipaddress
+import os
+import re
+import socket
+import ssl
+import threading
+import time
+import urllib.parse
+import urllib.request
+from typing import Any, Literal, NamedTuple, cast, get_args
+
+from lookback.limits import one_line
+
+Policy = Literal["open", "public"]
+POLICY_VARIABLE = "LOOKBACK_FETCH"
+"""The policy where none is given; "open" if it is not set."""
+PORTS = {"http": 80, "https": 443}
+_SHOWN = 200
+"""Characters of a URL that messages show."""
+
+
+class FetchError(ValueError):
+    """A URL cannot be fetched, or may not be; the message names it."""
+
+
+class Address(NamedTuple):
+    """Where a connection goes, as `socket.getaddrinfo` gives it."""
+
+    family: int
+    sockaddr: tuple[Any, ...]
+
+    @property
+    def ip(self) -> str:
+        """The IP address as text."""
+        return str(self.sockaddr[0])
+
+
+class Target(NamedTuple):
+    """A URL in parts."""
+
+    url: str
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def origin(self) -> str:
+        """Host and port, as a header has them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+class Deadline:
+    """The moment at which all has to be done."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds until then.
+
+        Raises:
+            TimeoutError: it has passed.
+        """
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+
+def get_policy(given: str | None = None) -> Policy:
+    """The policy that is given, or that the environment names.
+
+    Raises:
+        ValueError: there is no such policy.
+    """
+    policy = given if given is not None else os.environ.get(POLICY_VARIABLE) or "open"
+    if policy not in get_args(Policy):
+        named = "policy" if given is not None else POLICY_VARIABLE
+        raise ValueError(f"{named} = {policy!r}: there are {', '.join(get_args(Policy))}")
+    return cast(Policy, policy)
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the public internet, and nothing in disguise."""
+    ip = ipaddress.ip_address(address)
+    if isinstance(ip, ipaddress.IPv6Address) and (
+        ip.ipv4_mapped or ip.sixtofour or ip.teredo or ip.is_site_local
+    ):
+        return False
+    return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified)
+
+
+def show_url(url: str) -> str:
+    """A URL for messages: without name and password, and not too long."""
+    shown = re.sub(r"(?<=://)[^/?#]*@", "", url)
+    return repr(shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "...")
+
+
+def _addresses(host: str, port: int, deadline: Deadline) -> list[Address]:
+    """All addresses of a host, looked up once; a lookup that hangs is left behind."""
+    found: list[Address] = []
+    failed: list[Exception] = []
+
+    def look_up() -> None:
+        try:
+            for family, *_, sockaddr in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+                found.append(Address(family, sockaddr))
+        except (OSError, ValueError) as error:  # no such host; a name that no host can have
+            failed.append(error)
+
+    thread = threading.Thread(target=look_up, daemon=True)
+    thread.start()
+    thread.join(deadline.left())
+    if thread.is_alive():
+        raise TimeoutError
+    if failed or not found:
+        reason = failed[0] if failed else "no address"
+        raise FetchError(f"the host {host!r:.80} is not found: {reason}") from None
+    return found
+
+
+def _checked(host: str, port: int, policy: Policy, deadline: Deadline) -> list[Address]:
+    """The addresses of a host that may be asked: all that it has, or none.
+
+    Raises:
+        FetchError: one of them is not public, and the policy is.
+    """
+    found = _addresses(host, port, deadline)
+    for address in found if policy == "public" else ():
+        if not is_public(address.ip):
+            raise FetchError(
+                f"{host!r:.80} is at {address.ip}, which is not a public address: only such may be "
+                f'fetched from here (policy "public")'
+            )
+    return found
+
+
+class Connection(NamedTuple):
+    """A socket to a host, and whether requests on it name the host (as a proxy needs it)."""
+
+    socket: socket.socket
+    proxied: bool = False
+    authorization: str | None = None
+
+    def close(self) -> None:
+        """End it."""
+        self.socket.close()
+
+
+def connect(target: Target, policy: Policy, deadline: Deadline) -> Connection:
+    """A connection to a target, or to the proxy that the environment names for it."""
+    proxy = _proxy(target) if policy == "open" else None
+    if proxy is None:
+        raw = _open(_checked(target.host, target.port, policy, deadline), deadline)
+        return Connection(_secured(raw, target, deadline))
+    host, port, authorization = _proxy_parts(proxy)
+    raw = _open(_addresses(host, port, deadline), deadline)
+    if target.scheme == "http":
+        return Connection(raw, True, authorization)
+    try:
+        _tunnel(raw, target, authorization, deadline)
+    except BaseException:
+        raw.close()
+        raise
+    return Connection(_secured(raw, target, deadline))
+
+
+def _proxy(target: Target) -> str | None:
+    if urllib.request.proxy_bypass(target.origin):
+        return None
+    return urllib.request.getproxies().get(target.scheme)
+
+
+def _proxy_parts(proxy: str) -> tuple[str, int, str | None]:
+    """Host, port and authorization of a proxy.
+
+    Raises:
+        FetchError: it is none that can be spoken to.
+    """
+    try:
+        parts = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        host, port = parts.hostname, parts.port or PORTS["http"]
+    except ValueError:
+        host = None
+    if not host or parts.scheme != "http":
+        raise FetchError(f"the proxy {show_url(proxy)} of the environment: give http://HOST:PORT")
+    return host, port, _basic(parts.username, parts.password) if parts.username else None
+
+
+def _basic(user: str, password: str | None) -> str:
+    pair = f"{urllib.parse.unquote(user)}:{urllib.parse.unquote(password or '')}"
+    return f"Basic {base64.b64encode(pair.encode()).decode('ascii')}"
+
+
+def _open(addresses: list[Address], deadline: Deadline) -> socket.socket:
+    """A socket to the first of these addresses that answers."""
+    failure: OSError | None = None
+    for address in addresses:
+        try:
+            return _open_one(address, deadline)
+        except TimeoutError:
+            raise
+        except OSError as error:  # the next may answer, or be of a kind that there is here
+            failure = error
+    raise failure or OSError("no address")
+
+
+def _open_one(address: Address, deadline: Deadline) -> socket.socket:
+    raw = socket.socket(address.family, socket.SOCK_STREAM)
+    try:
+        raw.settimeout(deadline.left())
+        raw.connect(address.sockaddr)
+    except BaseException:
+        raw.close()
+        raise
+    return raw
+
+
+def _secured(raw: socket.socket, target: Target, deadline: Deadline) -> socket.socket:
+    """The socket itself, or TLS over it that knows the host by its name."""
+    if target.scheme == "http":
+        return raw
+    try:
+        raw.settimeout(deadline.left())
+        return ssl.create_default_context().wrap_socket(raw, server_hostname=target.host)
+    except BaseException:
+        raw.close()
+        raise
+
+
+class _Reader(io.RawIOBase):
+    """What comes from a socket, each read waiting no longer than the deadline."""
+
+    def __init__(self, source: socket.socket, deadline: Deadline) -> None:
+        self._source, self._deadline = source, deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._source.settimeout(self._deadline.left())
+        return self._source.recv_into(buffer)
+
+
+class _Replies:
+    """As much of a socket as `http.client.HTTPResponse` uses."""
+
+    def __init__(self, source: socket.socket, deadline: Deadline) -> None:
+        self._reader = _Reader(source, deadline)
+
+    def makefile(self, *_: Any) -> io.BufferedReader:
+        return io.BufferedReader(self._reader)
+
+
+def send(
+    source: socket.socket, request: list[str], method: str, deadline: Deadline
+) -> http.client.HTTPResponse:
+    """The reply to a request, read up to the end of its head."""
+    source.settimeout(deadline.left())
+    source.sendall("\r\n".join([*request, "", ""]).encode("ascii"))
+    reply = http.client.HTTPResponse(cast(socket.socket, _Replies(source, deadline)), method=method)
+    reply.begin()
+    return reply
+
+
+def _tunnel(
+    raw: socket.socket, target: Target, authorization: str | None, deadline: Deadline
+) -> None:
+    """Have a proxy connect this socket to the target."""
+    host = f"[{target.host}]" if ":" in target.host else ascii_host(target.host)
+    request = [f"CONNECT {host}:{target.port} HTTP/1.1", f"Host: {host}:{target.port}"]
+    if authorization:
+        request.append(f"Proxy-Authorization: {authorization}")
+    reply = send(raw, request, "CONNECT", deadline)
+    if reply.status != 200:
+        said = one_line(f"{reply.status} {reply.reason}")
+        raise FetchError(f"cannot fetch {show_url(target.url)}: the proxy answered {said}")
+
+
+def ascii_host(host: str) -> str:
+    """A host as headers have it: letters beyond ASCII in the code of domain names.
+
+    Raises:
+        FetchError: no host can have that name.
+    """
+    try:
+        return host if host.isascii() else host.encode("idna").decode("ascii")
+    except UnicodeError as error:
+        raise FetchError(f"the host {host!r:.80} is not found: {error}") from None

@@ -1,0 +1,144 @@
+"""Files that anybody may have made: regular ones only, of limited size, in the folder they name.
+
+A pipe or a device never ends, or waits for ever; a small archive can hold terabytes; a name in a
+data file can point anywhere. Each is refused here, with a line that says so.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Protocol
+
+from lookback.limits import DATA_MIB, MIB, PACKED_RATIO, Limit
+
+OUTSIDE_VARIABLE = "LOOKBACK_ALLOW_OUTSIDE"
+"""Set to 1, names in data files may lead out of their folder."""
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+_CHUNK = MIB
+_RATIO_FROM = 16 * MIB  # a few repeated lines may pack better than any limit
+
+
+def check_file(path: str | os.PathLike[str], limit: Limit) -> None:
+    """Let pass a regular file within a limit of size, without opening it.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is something else than a file, or too large.
+    """
+    try:
+        about = os.stat(path)
+    except ValueError as error:  # a null byte in it
+        raise ValueError(f"{os.fspath(path)!r:.80} is no path: {error}") from None
+    kind = stat.S_IFMT(about.st_mode)
+    if kind != stat.S_IFREG:
+        raise ValueError(
+            f"{os.fspath(path)!r} is {_KINDS.get(kind, 'no file')}: a regular file is needed"
+        )
+    limit.check(about.st_size, repr(os.fspath(path)))
+
+
+def read_bytes(path: str | os.PathLike[str], limit: Limit = DATA_MIB) -> bytes:
+    """A whole file, if it is a regular one within a limit of size.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is something else than a file, or too large.
+    """
+    check_file(path, limit)
+    with open(path, "rb") as file:
+        data = file.read(limit.most + 1)  # it may have grown
+    limit.check(len(data), repr(os.fspath(path)))
+    return data
+
+
+def read_unpacked(path: Path, member: str) -> bytes:
+    """A file as it is; unpacked if its name ends in .gz; of a .zip the only member that fits.
+
+    Args:
+        path: the file.
+        member: how the name of the member ends, e.g. ".json".
+
+    Raises:
+        ValueError: it is broken, encrypted, too large, or has not exactly one such member.
+    """
+    kind = path.suffix.lower()
+    if kind not in (".gz", ".zip"):
+        return read_bytes(path)
+    check_file(path, DATA_MIB)
+    try:
+        if kind == ".gz":
+            with gzip.open(path) as file:
+                return _inflate(file, path.stat().st_size, repr(str(path)))
+        with zipfile.ZipFile(path) as archive:
+            found = [one for one in archive.infolist() if one.filename.endswith(member)]
+            if len(found) != 1:
+                raise ValueError(f"{len(found)} {member} files in the archive: one is needed")
+            with archive.open(found[0]) as file:
+                return _inflate(file, found[0].compress_size, repr(str(path)))
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise ValueError(f"the archive is broken: {error}") from error
+    except (RuntimeError, NotImplementedError) as error:  # a password, an unknown method
+        raise ValueError(f"the archive cannot be unpacked: {error}") from error
+
+
+class _Stream(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def _inflate(file: _Stream, packed: int, name: str) -> bytes:
+    """All of a packed stream, counted while it grows: what an archive says of itself may lie."""
+    chunks, total = [], 0
+    while chunk := file.read(_CHUNK):
+        chunks.append(chunk)
+        total += len(chunk)
+        DATA_MIB.check(total, f"{name}, unpacked,")
+        if total > max(_RATIO_FROM, PACKED_RATIO.most * packed):
+            raise PACKED_RATIO.error(f"{name} has {packed:,} bytes and unpacks to over {total:,}")
+    return b"".join(chunks)
+
+
+def outside_allowed() -> bool:
+    """Whether names in data files may lead out of their folder."""
+    return os.environ.get(OUTSIDE_VARIABLE, "") not in ("", "0")
+
+
+def check_inside(folder: Path, name: str) -> None:
+    """Let pass a name from a data file that stays in the folder of the data.
+
+    The name alone may lead out (`..`, an absolute path), and so may a symbolic link on the way.
+
+    Raises:
+        ValueError: it leads out, and that is not allowed.
+    """
+    if outside_allowed():
+        return
+    posix, windows = PurePosixPath(name), PureWindowsPath(name)
+    if posix.is_absolute() or windows.drive or windows.root:
+        reason = "an absolute path"
+    elif ".." in windows.parts:  # which knows both slashes
+        reason = "a path with '..'"
+    elif name.startswith("~"):
+        reason = "a path from a home folder"
+    elif not _within(os.path.realpath(folder / name), os.path.realpath(folder)):
+        reason = "a symbolic link to elsewhere"
+    else:
+        return
+    raise ValueError(
+        f"{name!r:.80} is {reason}: files that data name stay in the folder of the data, unless "
+        f"--allow-outside or {OUTSIDE_VARIABLE}=1 lets them out"
+    )
+
+
+def _within(path: str, folder: str) -> bool:
+    return os.path.commonpath([path, folder]) == folder

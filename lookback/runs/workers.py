@@ -79,7 +79,7 @@ def _work(plan: Plan, folder: Path, parent: int, todo: Any, done: Any) -> None:
     try:
         from lookback.runs.work import Worker
 
-        worker = Worker(plan, folder)
+        worker = Worker(plan, folder).load()
         for shard in iter(todo.get, None):
             worker.work(shard, lambda *message: done.put(("item", *message)))
         done.put(("end",))

@@ -1,6 +1,7 @@
 """The manifest validates itself; runs of format 1 are read; recorded scores keep their settings."""
 
 import json
+import shutil
 from dataclasses import asdict
 
 import numpy as np
@@ -21,8 +22,9 @@ def downgrade(folder):
     data = asdict(Manifest.read(folder))
     data |= {"format": 1, "what": data.pop("settings"), "scorers": list(data["scorers"])}
     data["source"] = data.pop("candidates")
-    for name in ("left_out", "title"):
+    for name in ("left_out", "title", "shards"):
         del data[name]
+    shutil.rmtree(folder / "shards")
     (folder / "manifest.json").write_text(json.dumps(data))
     for file in folder.glob("candidates/*.parquet"):
         table = pq.read_table(file)

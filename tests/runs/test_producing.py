@@ -354,5 +354,4 @@ def test_an_estimate_keeps_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = estimate(plan(scorers=("vauq",)), workers=2)
     assert (found.items, found.tried, found.failed) == (ITEMS, 4, 0)
-    assert found.seconds > 0
     assert list(tmp_path.iterdir()) == []

@@ -6,6 +6,7 @@ all of them by `lookback runs verify`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -192,15 +193,17 @@ def _problems_of_file(
 
 def _extra(folder: Path, manifest: Manifest) -> list[str]:
     """Tables and records that no shard of the run can have, but readers of Parquet would read."""
-    shards = {f"{shard:05d}" for shard in manifest.shards}
+    tables = {*manifest.tables, *(f"scores/{path.name}" for path in folder.glob("scores/*"))}
     found = []
-    for pattern in (f"{RECORDS}/*.json", *(f"{t}/*.parquet" for t in (*SAMPLED, "scores/*"))):
-        for path in sorted(folder.glob(pattern)):
-            table = path.parent.relative_to(folder).as_posix()
-            if path.name.startswith("."):  # such as systems leave; nobody reads them
-                continue
-            if path.stem not in shards or table not in (RECORDS, *manifest.tables):
-                found.append(path.relative_to(folder).as_posix())
+    for table in (RECORDS, *sorted(tables)):
+        suffix = ".json" if table == RECORDS else ".parquet"
+        known = table == RECORDS or table in manifest.tables
+        expected = {f"{shard:05d}{suffix}" for shard in manifest.shards} if known else set()
+        there = os.listdir(folder / table) if (folder / table).is_dir() else []
+        for name in sorted({*there} - expected):
+            # Systems leave files that begin with a dot, and nobody reads those.
+            if name.endswith(suffix) and not name.startswith("."):
+                found.append(f"{table}/{name}")
     return found
 
 

@@ -21,9 +21,9 @@ from lookback.runs.start import start
 from lookback.runs.verify import verify
 
 TESTS = Path(__file__).parents[1]
-SETTINGS = {"n": 3, "max_new_tokens": 8, "limit": 15, "scorers": ("usc@2",)}
+SETTINGS = {"n": 3, "max_new_tokens": 8, "limit": 15, "scorers": ("vauq",)}
 EMBEDDED = ("--benchmark", "scenes-vqa", "--limit", "15", "-n", "3", "--max-new-tokens", "8",
-            "--scorers", "usc@2")  # fmt: skip
+            "--scorers", "vauq")  # fmt: skip
 TOY = ("--plugin", str(TESTS / "toy_engine.py"), "--engine", "toy", "--benchmark", "scenes-vqa",
        "--limit", "45", "-n", "2", "--scorers", "usc@2")  # fmt: skip
 LONG = 120

@@ -128,7 +128,8 @@ def empty_table(table: str, columns: Iterable[str] | None = None) -> pa.Table:
 def remove_leftovers(folder: Path) -> None:
     """Remove the halves of files that a killed process left."""
     for left in folder.rglob(f"{TEMPORARY}*"):
-        left.unlink()
+        if left.is_file():
+            left.unlink()
 
 
 def _schema(table: str) -> pa.Schema:

@@ -131,17 +131,24 @@ class Manifest:
         # Not every reader of JSON knows NaN, and none takes it for the same setting again.
         return json.dumps(asdict(self), indent=1, allow_nan=False) + "\n"
 
-    def check_same(self, folder: Path, now: Manifest) -> None:
-        """Refuse to go on with a run of other settings; name the first that differs.
+    def check_format(self, folder: Path) -> None:
+        """Refuse to go on with a run of an older format.
 
         Raises:
-            RunError: they differ.
+            RunError: it has one.
         """
         if self.format != FORMAT:
             raise RunError(
                 f"{str(folder)!r} has format {self.format}: it can be read, but not gone on with; "
                 "use another --out"
             )
+
+    def check_same(self, folder: Path, now: Manifest) -> None:
+        """Refuse to go on with a run of other settings; name the first that differs.
+
+        Raises:
+            RunError: they differ.
+        """
         old, new = self.settings, now.settings
         for key in sorted({*old, *new}):
             if old.get(key) != new.get(key):

@@ -159,7 +159,7 @@ def _check_ours(folder: Path) -> None:
     if not folder.is_dir():
         raise RunError(f"{str(folder)!r} is no folder: name another with --out")
     if (folder / MANIFEST).exists():
-        Manifest.read(folder)
+        Manifest.read(folder).check_format(folder)
     elif any(not path.name.startswith(OURS) for path in folder.iterdir()):
         raise RunError(f"{str(folder)!r} holds other files: name a new folder with --out")
 

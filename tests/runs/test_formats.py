@@ -60,8 +60,10 @@ def test_a_run_of_format_1_is_not_gone_on_with(tmp_path, monkeypatch):
     plan = Plan("scenes-vqa", limit=3, n=2)
     start(plan, tmp_path / "run")
     downgrade(tmp_path / "run")
+    (tmp_path / "run" / ".lookback-lock").unlink()
     with pytest.raises(RunError, match="has format 1: it can be read, but not gone on with"):
         start(plan, tmp_path / "run")
+    assert not (tmp_path / "run" / ".lookback-lock").exists()  # nothing in it is touched
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -74,8 +75,12 @@ class Manifest:
                 raise RunError(f"its {name!r} is {value!r:.60}")
         if self.status not in STATUS:
             raise RunError(f"its 'status' is {self.status!r}, not one of {', '.join(STATUS)}")
-        if not all(type(shard) is int and shard >= 0 for shard in self.shards):
+        known = all(type(shard) is int and shard >= 0 for shard in self.shards)
+        if not known or len(set(self.shards)) < len(self.shards):
             raise RunError(f"its 'shards' are {self.shards!r:.60}")
+        for name in self.scorers:
+            if not re.fullmatch(r"[^/\\.][^/\\]*", name):  # a scorer's folder is called so
+                raise RunError(f"its scorers have {name!r:.60}")
         for name in NEEDED:
             if name not in self.settings:
                 raise RunError(f"its settings have no {name!r}")
@@ -156,6 +161,11 @@ class Manifest:
                     f"{str(folder)!r} holds another run: its {key} is {json.dumps(old.get(key))}, "
                     f"not {json.dumps(new.get(key))}; use the same settings, or another --out"
                 )
+        if (self.items, list(self.shards)) != (now.items, list(now.shards)):
+            raise RunError(
+                f"{str(folder)!r} has {self.items} items in {len(self.shards)} shards, now there "
+                f"are {now.items} in {len(now.shards)}: were its data changed? use another --out"
+            )
 
     def with_scorers(self, more: Mapping[str, Mapping[str, Any] | None]) -> Manifest:
         """The same run, to record more scorers.

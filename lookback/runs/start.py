@@ -186,7 +186,7 @@ def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None])
     if not (folder / MANIFEST).exists():
         return manifest
     before = Manifest.read(folder)
-    if before.status == "failed":
+    if before.status == "failed" and not _has_candidates(folder, before):
         say("every item of this run failed before: it begins anew")
         for shard in before.shards:
             forget(folder, shard, before.tables)
@@ -195,6 +195,12 @@ def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None])
     if before.versions != manifest.versions:
         say("other versions than when this run began: see its manifest")
     return before.with_scorers(manifest.scorers)
+
+
+def _has_candidates(folder: Path, manifest: Manifest) -> bool:
+    """Whether anything was drawn, whatever the manifest says: that is never thrown away."""
+    records, _ = read_records(folder, manifest)
+    return any(record.tables["candidates"].rows for record in records.values())
 
 
 def _find_damage(folder: Path, manifest: Manifest) -> list[Problem]:

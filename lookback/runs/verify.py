@@ -136,7 +136,8 @@ def _problem_of_record(manifest: Manifest, shard: int, record: Record | None) ->
         return f"is of another run ({record.run:.20})"
     if not record.first // SHARD == shard == record.last // SHARD:
         return f"is of another shard (items {record.first} to {record.last})"
-    return None
+    unknown = sorted(record.tables.keys() - set(manifest.tables))
+    return f"names a table that the run has not ({unknown[0]:.40})" if unknown else None
 
 
 def find_problems(
@@ -157,7 +158,7 @@ def find_problems(
     ]
     problems += [Problem(file, "is no part of this run", MOVE) for file in _extra(folder, manifest)]
     count = sum(record.tables["items"].rows for record in records.values())
-    if manifest.status != "running" and not problems and count != manifest.items:
+    if len(records) == len(manifest.shards) and not problems and count != manifest.items:
         what = f"names {manifest.items} items, its shards have {count}"
         problems.append(Problem(MANIFEST, what, "make the run again in another folder"))
     return problems

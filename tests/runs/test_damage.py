@@ -212,6 +212,38 @@ def test_a_finished_run_has_every_scorers_table(folder):
         Run(folder)
 
 
+def test_a_record_of_a_table_elsewhere_touches_nothing_there(command, folder, whole, tmp_path):
+    (tmp_path / "00001.parquet").write_text("mine")
+    record = read_record(folder, 1)
+    tables = dict(record.tables) | {"..": record.tables["items"]}
+    replace(record, tables=tables).write(folder, 1)
+    assert_refused(command, folder, "shards/00001.json names a table that the run has not (..)")
+    assert_mended(command, folder, whole, ["shards/00001.json"])
+    assert (tmp_path / "00001.parquet").read_text() == "mine"
+
+
+def test_a_lost_record_is_the_only_problem(folder):
+    record_path(folder, 2).unlink()
+    assert [one.file for one in verify(folder).problems] == ["shards/00002.json"]
+
+
+@pytest.mark.parametrize("change", [{"items": 22}, {"shards": [0, 1, 2, 3]}])
+def test_a_run_of_other_items_is_not_gone_on_with(folder, change):
+    before = replace(Manifest.read(folder), status="running", **change)
+    before.write(folder)
+    with pytest.raises(RunError, match="now there are 23 in 3: were its data changed"):
+        start(PLAN, folder)
+    assert Manifest.read(folder) == replace(before, shards=list(before.shards))
+
+
+def test_a_manifest_that_says_failed_throws_no_candidates_away(folder, whole, engine):
+    replace(Manifest.read(folder), status="failed").write(folder)
+    with pytest.raises(RunError, match="holds another run"):
+        start(replace(PLAN, seed=7), folder)
+    assert results(folder) == results(whole)
+    assert (start(PLAN, folder).worked, engine.sampled) == (0, [])
+
+
 def test_a_manifest_with_another_number_of_items(folder):
     replace(Manifest.read(folder), items=22).write(folder)
     with pytest.raises(RunError, match=r"manifest\.json names 22 items, its shards have 23"):

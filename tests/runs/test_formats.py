@@ -79,6 +79,13 @@ def test_a_run_of_format_1_is_not_gone_on_with(tmp_path, monkeypatch):
         ({"defaults": {"alpha": 1}}, "its 'defaults' are"),
         ({"id": "0123"}, "its id '0123' is not that of its settings"),
         ({"more": 1}, "it has an unknown 'more'"),
+        ({"shards": "012"}, "its 'shards' is '012'"),
+        ({"shards": [-1]}, "its 'shards' are"),
+        ({"shards": [0, 0]}, "its 'shards' are"),
+        ({"shards": [0.5]}, "its 'shards' are"),
+        ({"scorers": {"../../x": None}}, "its scorers have '../../x'"),
+        ({"scorers": {"..": None}}, "its scorers have '..'"),
+        ({"scorers": {"": None}}, "its scorers have ''"),
         ({"settings": {"model": "m"}}, "its settings have no 'benchmark'"),
     ],
 )

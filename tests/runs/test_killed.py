@@ -26,7 +26,7 @@ EMBEDDED = ("--benchmark", "scenes-vqa", "--limit", "15", "-n", "3", "--max-new-
             "--scorers", "vauq")  # fmt: skip
 TOY = ("--plugin", str(TESTS / "toy_engine.py"), "--engine", "toy", "--benchmark", "scenes-vqa",
        "--limit", "45", "-n", "2", "--scorers", "usc@2")  # fmt: skip
-LONG = 120
+LONG = 300
 """Seconds after which a process hangs: far more than it ever takes."""
 
 

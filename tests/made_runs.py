@@ -9,8 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from lookback.runs import Run
-from lookback.runs.layout import SHARD, write_shard
+from lookback.runs.layout import SHARD, write_table
 from lookback.runs.manifest import Manifest
+from lookback.runs.records import Record, TableRecord, checksum, read_record
 from lookback.scores.base import get_scorer
 
 WORDS = ("", "a", "the", "red", "blue", "dog", "cat", "tree", "is", "are", "two", "on", "and", "it")
@@ -57,12 +58,13 @@ def make_run(
         done=items,
         failed=len(failed),
         status="finished",
+        shards=range_of_shards(items),
         scorers={name: get_scorer(name.partition("@")[0]).defaults for name in recorded},
         created="2026-01-01T00:00:00+00:00",
     ).write(folder)
     texts = np.random.default_rng(seed)  # the same for a run and its controls
     own = np.random.default_rng([seed, len(image), 1])
-    for shard in range(-(-items // SHARD)):
+    for shard in range_of_shards(items):
         places = range(shard * SHARD, min(items, (shard + 1) * SHARD))
         rows, heads, scores = [], [], {name: [] for name in recorded}
         for place in places:
@@ -97,12 +99,29 @@ def make_run(
     return Run(folder)
 
 
+def range_of_shards(items):
+    return list(range(-(-items // SHARD)))
+
+
+def write_shard(folder, table, shard, rows):
+    """Write one table of a shard, and record it as if it had always been so."""
+    path = write_table(folder, table, shard, rows)
+    written = TableRecord(len(rows), path.stat().st_size, checksum(path))
+    record = read_record(folder, shard)
+    tables = dict.fromkeys(("items", "candidates"), written) | dict(record.tables if record else {})
+    first, last = shard * SHARD, shard * SHARD + SHARD - 1
+    Record(Manifest.read(folder).id, first, last, tables | {table: written}).write(folder, shard)
+
+
 def change_manifest(folder, **changes):
-    """The run with another manifest: new settings get their id."""
+    """The run with another manifest: new settings get their id, its records too."""
     manifest = Manifest.read(folder)
     if "settings" in changes:
         changes["id"] = ""
-    replace(manifest, **changes).write(folder)
+    changed = replace(manifest, **changes)
+    changed.write(folder)
+    for shard in changed.shards:
+        replace(read_record(folder, shard), run=changed.id).write(folder, shard)
     return Run(folder)
 
 

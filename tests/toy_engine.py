@@ -51,7 +51,7 @@ class ToyEngine(Engine):
         settings = {"temperature": temperature, "top_p": top_p, "max_new_tokens": max_new_tokens}
         settings |= {"n": n, "top_k": top_k, "stop": [stop] if isinstance(stop, str) else stop}
         settings["seed"] = 7 if seed is None else seed
-        check_sampling(n, temperature, top_p, top_k, max_new_tokens)
+        check_sampling(n, temperature, top_p, top_k, max_new_tokens, seed)
         self.sampled.append((conversation.question, settings))
         drawn = []
         for index in range(n):

@@ -70,6 +70,9 @@ def ask(
     as_json: AsJson = False,
 ) -> None:
     """Ask a question about an image N times, rank the answers, print the best."""
+    from lookback.engines.sampling import check_sampling
+
+    check_sampling(n, temperature, top_p, None, max_new_tokens, seed)
     params = _params(scorer, alpha, lam, settings)
     shown = _shown([image, *(more_images or [])])
     options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)

@@ -1,4 +1,4 @@
-"""The commands about runs: `run`, `study`, `studies`. Parse, call, print, as the others."""
+"""The commands about runs: `run`, `runs verify`, `study`, `studies`. Parse, call, print."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ from lookback.cli.terminal import (
     show_study,
     show_summary,
     show_table,
+    show_verification,
 )
 
 FAILED = 3
@@ -164,6 +165,31 @@ def run(
         raise typer.Exit(FAILED)
 
 
+runs_app = typer.Typer(help="Look after runs that are there.", no_args_is_help=True)
+app.add_typer(runs_app, name="runs")
+
+
+@runs_app.command("verify")
+def verify_runs(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of runs, or folders that hold such folders.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Compare every byte of runs with what was recorded when they were written."""
+    from lookback.runs.run import find_runs
+    from lookback.runs.verify import verify
+
+    found = {str(folder): verify(folder) for folder in find_runs(runs)}
+    if as_json:
+        print_json([{"run": name} | one.to_dict() for name, one in found.items()])
+    else:
+        for name, one in found.items():
+            show_verification(name, one)
+    if not all(one.ok for one in found.values()):
+        raise typer.Exit(1)
+
+
 @app.command()
 def study(
     name: Annotated[str, typer.Argument(help="One of `lookback studies`, or all.")],
@@ -184,10 +210,12 @@ def study(
 
     given = open_runs(runs)
     for one in given:
-        if not one.finished:
-            print(
-                f"lookback: {one.path} is not finished: the numbers are of a part", file=sys.stderr
-            )
+        if one.manifest.status == "running":
+            _say(f"{one.path} is not finished: the numbers are of a part")
+        elif one.manifest.status == "failed":
+            _say(f"{one.path}: every item failed, see `lookback run`")
+        if not one.manifest.recorded:
+            _say(f"{one.path} has format {one.manifest.format}: it cannot be verified")
     if name == ALL:
         _report(given, out, items)
         return

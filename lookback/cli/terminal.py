@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lookback.engines import Progress
     from lookback.engines.checks import CheckReport
     from lookback.runs.start import Summary
+    from lookback.runs.verify import Verification
     from lookback.scores.base import Scorer
     from lookback.signals import Candidate, Candidates
     from lookback.studies import Result
@@ -118,6 +119,16 @@ def show_summary(summary: Summary, most: int = 5) -> None:
     lines = "1 line" if summary.left_out == 1 else f"{summary.left_out} lines"
     left_out = f", {lines} left out" if summary.left_out else ""
     print(f"{len(summary.failed)} failed{left_out}")
+
+
+def show_verification(name: str, found: Verification) -> None:
+    """What is not as it was written, on stderr; and the sum of it, on stdout."""
+    for problem in found.problems:
+        print(f"lookback: {name}: {printable(str(problem))}", file=sys.stderr)
+    total = len(found.manifest.shards)
+    shards = f"{total} shards" if found.shards == total else f"{found.shards} of {total} shards"
+    print(f"{name}: {found.manifest.status}, {shards}, {found.files} tables, ", end="")
+    print("all as written" if found.ok else f"{len(found.problems)} problems")
 
 
 def show_study(name: str, result: Result, written: list[Path]) -> None:

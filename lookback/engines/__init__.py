@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar
 
+from lookback.engines.sampling import check_sampling as check_sampling
 from lookback.families import Family
 from lookback.registry import Registry
 from lookback.signals import Candidate, Candidates
@@ -246,23 +247,6 @@ def require(engine: Engine, needed: Iterable[Ability], who: str) -> None:
     for ability in needed:
         if ability not in engine.abilities:
             refuse(engine, ability, who)
-
-
-def check_sampling(
-    n: int, temperature: float, top_p: float, top_k: int | None, max_new_tokens: int
-) -> None:
-    """Check the settings that every engine draws with.
-
-    Raises:
-        ValueError: it names the one that is out of range.
-    """
-    for name, value in (("n", n), ("max_new_tokens", max_new_tokens), ("top_k", top_k)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name} = {value}: must be at least 1")
-    if not temperature >= 0:
-        raise ValueError(f"temperature = {temperature}: must be at least 0")
-    if not 0 < top_p <= 1:
-        raise ValueError(f"top_p = {top_p}: must be above 0 and at most 1")
 
 
 @dataclass(frozen=True)

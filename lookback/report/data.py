@@ -23,7 +23,6 @@ from typing import Any
 from lookback.families import GENERIC
 from lookback.pages import image_uri, images
 from lookback.runs import Run
-from lookback.runs.layout import read_table
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import A_FLOOR, Array
 from lookback.signals import SIGNALS
@@ -97,7 +96,7 @@ def _run(run: Run, label: str, items: int, pictures: Pictures) -> dict[str, Any]
     sizes = run.sizes[:items].tolist()
     candidates = sum(sizes)
     tokens = int(run.lengths[:candidates].sum())
-    words = read_table(run.path, "candidates", ["tokens"])["tokens"].slice(0, candidates)
+    words = run.table("candidates", ["tokens"])["tokens"].slice(0, candidates)
     heads = run.head.slice(0, candidates)
     columns = (words.to_pylist(), heads["quality"].to_pylist(), heads["finish"].to_pylist())
     rows = [[w, _number(quality), finish] for w, quality, finish in zip(*columns, strict=True)]

@@ -1,13 +1,14 @@
 """How a run lies on disk.
 
     manifest.json              what was asked for, with which versions, and how far it is
+    shards/00000.json          the record of a shard: it is there when this is, see records.py
     items/00000.parquet        a row per item: its messages, its truth, its error if it failed
     candidates/00000.parquet   a row per candidate: text, quality, its tokens' signals as lists
     scores/usc@5/00000.parquet a row per item: the scores of a scorer that needs a model
     timings/sample-00000.json  what took how long; the only files that differ from run to run
 
-A shard holds the same items in every table, and is written whole under another name and then
-renamed: it is there or it is not. Its bytes follow from the run's settings alone.
+A shard holds the same items in every table. Every file is written whole under another name and then
+renamed: it is there or it is not. The tables' bytes follow from the run's settings alone.
 """
 
 from __future__ import annotations
@@ -63,6 +64,12 @@ FORMAT_1 = {"visual_lookback": "lookback"}
 """What columns were called in runs of format 1, which have neither `messages` nor `source`."""
 TOKEN_COLUMNS = ("token_ids", "tokens", *SIGNALS)
 HEAD_COLUMNS = tuple(name for name in CANDIDATES.names if name not in TOKEN_COLUMNS)
+OURS = ".lookback-"
+"""How the names of files begin that a run needs only while it is written."""
+TEMPORARY = f"{OURS}tmp-"
+LOCK = f"{OURS}lock"
+REMAKE = "the same `lookback run` as before makes it again"
+"""What to do about a shard that is lost or damaged."""
 SHARD = 10
 """Items per shard: what is lost at most, for each process, when a run is killed."""
 
@@ -76,8 +83,8 @@ def shard_path(folder: Path, table: str, shard: int) -> Path:
     return folder / table / f"{shard:05d}.parquet"
 
 
-def write_shard(folder: Path, table: str, shard: int, rows: list[dict[str, Any]]) -> None:
-    """Write one shard of a table, whole or not at all."""
+def write_table(folder: Path, table: str, shard: int, rows: list[dict[str, Any]]) -> Path:
+    """Write one table of a shard, whole or not at all; its file."""
     schema = _schema(table)
     path = shard_path(folder, table, shard)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,27 +98,38 @@ def write_shard(folder: Path, table: str, shard: int, rows: list[dict[str, Any]]
             use_dictionary=_leaves(schema, floats=False),
             use_byte_stream_split=_leaves(schema, floats=True),
         )
+    return path
 
 
-def read_shard(
+def read_table(
     folder: Path, table: str, shard: int, columns: Iterable[str] | None = None
 ) -> pa.Table:
-    """One shard of a table; of some columns, only those are read."""
+    """One table of a shard; of some columns, only those are read.
+
+    Raises:
+        RunError: it is not there, or damaged.
+    """
     names = _schema(table).names if columns is None else list(columns)
-    return _read(shard_path(folder, table, shard), names)
-
-
-def read_table(folder: Path, table: str, columns: Iterable[str] | None = None) -> pa.Table:
-    """All shards of a table, in order; of some columns, only those are read."""
-    files = sorted((folder / table).glob("*.parquet"))
-    schema = _schema(table)
-    names = schema.names if columns is None else list(columns)
-    if not files:
-        return pa.schema([schema.field(name) for name in names]).empty_table()
+    path = shard_path(folder, table, shard)
     try:
-        return pa.concat_tables([_read(f, names) for f in files])
-    except (pa.ArrowInvalid, OSError) as error:
-        raise RunError(f"cannot read the run {str(folder)!r}: {error}") from error
+        return _read(path, names)
+    except (pa.ArrowException, OSError) as error:
+        about = " ".join(str(error).split())
+        raise RunError(f"cannot read {str(path)!r} ({about:.200}): {REMAKE}") from error
+
+
+def empty_table(table: str, columns: Iterable[str] | None = None) -> pa.Table:
+    """A table without rows."""
+    schema = _schema(table)
+    names = schema.names if columns is None else columns
+    return pa.schema([schema.field(name) for name in names]).empty_table()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the halves of files that a killed process left."""
+    for left in folder.rglob(f"{TEMPORARY}*"):
+        if left.is_file():
+            left.unlink()
 
 
 def _schema(table: str) -> pa.Schema:
@@ -135,7 +153,7 @@ class replacing:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        self.temporary = path.with_name(f"{TEMPORARY}{path.name}.{os.getpid()}")
 
     def __enter__(self) -> Path:
         return self.temporary
@@ -164,7 +182,7 @@ def lock(folder: Path) -> FileLock:
     """
     from filelock import FileLock, Timeout
 
-    held = FileLock(folder / "lock", timeout=0)
+    held = FileLock(folder / LOCK, timeout=0)
     try:
         held.acquire()
     except Timeout:

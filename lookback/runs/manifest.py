@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -16,10 +17,10 @@ from typing import Any
 from lookback.runs.layout import RunError, replacing
 
 MANIFEST = "manifest.json"
-FORMAT = 2
-READABLE = (1, FORMAT)
+FORMAT = 3
+READABLE = (1, 2, FORMAT)
 PACKAGES = ("lookback-vlm", "numpy", "pyarrow", "pillow")
-STATUS = ("running", "finished")
+STATUS = ("running", "finished", "failed")
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Manifest:
         done: how many were tried.
         failed: how many of them failed.
         left_out: how many more the data have that cannot be read.
-        status: "running", or "finished" once every item was tried.
+        status: "running"; once every item was tried "finished", or "failed" if all of them failed.
+        shards: the numbers of its shards, those that are still to be made too.
         scorers: those that need a model and are recorded, each with its settings; None for
             settings that nobody wrote down (format 1).
         candidates: where candidates that were not drawn came from.
@@ -53,6 +55,7 @@ class Manifest:
     failed: int = 0
     left_out: int = 0
     status: str = "running"
+    shards: Sequence[int] = ()
     scorers: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     candidates: str | None = None
     data: str | None = None
@@ -72,6 +75,12 @@ class Manifest:
                 raise RunError(f"its {name!r} is {value!r:.60}")
         if self.status not in STATUS:
             raise RunError(f"its 'status' is {self.status!r}, not one of {', '.join(STATUS)}")
+        known = all(type(shard) is int and shard >= 0 for shard in self.shards)
+        if not known or len(set(self.shards)) < len(self.shards):
+            raise RunError(f"its 'shards' are {self.shards!r:.60}")
+        for name in self.scorers:
+            if not re.fullmatch(r"[^/\\.][^/\\]*", name):  # a scorer's folder is called so
+                raise RunError(f"its scorers have {name!r:.60}")
         for name in NEEDED:
             if name not in self.settings:
                 raise RunError(f"its settings have no {name!r}")
@@ -80,6 +89,16 @@ class Manifest:
         object.__setattr__(self, "id", self.id or identity(self.settings))
         if self.id != identity(self.settings):
             raise RunError(f"its id {self.id!r} is not that of its settings: was it edited?")
+
+    @property
+    def recorded(self) -> bool:
+        """Whether its shards have records, by which they can be verified: from format 3 on."""
+        return self.format >= 3
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Those that each shard has once the run is finished."""
+        return ("items", "candidates", *(f"scores/{name}" for name in self.scorers))
 
     @classmethod
     def begin(cls, **given: Any) -> Manifest:
@@ -111,7 +130,23 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """Write it, whole or not at all."""
         with replacing(folder / MANIFEST) as temporary:
-            temporary.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+            temporary.write_text(self._json(), encoding="utf-8")
+
+    def _json(self) -> str:
+        # Not every reader of JSON knows NaN, and none takes it for the same setting again.
+        return json.dumps(asdict(self), indent=1, allow_nan=False) + "\n"
+
+    def check_format(self, folder: Path) -> None:
+        """Refuse to go on with a run of an older format.
+
+        Raises:
+            RunError: it has one.
+        """
+        if self.format != FORMAT:
+            raise RunError(
+                f"{str(folder)!r} has format {self.format}: it can be read, but not gone on with; "
+                "use another --out"
+            )
 
     def check_same(self, folder: Path, now: Manifest) -> None:
         """Refuse to go on with a run of other settings; name the first that differs.
@@ -119,11 +154,6 @@ class Manifest:
         Raises:
             RunError: they differ.
         """
-        if self.format != FORMAT:
-            raise RunError(
-                f"{str(folder)!r} has format {self.format}: it can be read, but not gone on with; "
-                "use another --out"
-            )
         old, new = self.settings, now.settings
         for key in sorted({*old, *new}):
             if old.get(key) != new.get(key):
@@ -131,9 +161,25 @@ class Manifest:
                     f"{str(folder)!r} holds another run: its {key} is {json.dumps(old.get(key))}, "
                     f"not {json.dumps(new.get(key))}; use the same settings, or another --out"
                 )
+        if (self.items, list(self.shards)) != (now.items, list(now.shards)):
+            raise RunError(
+                f"{str(folder)!r} has {self.items} items in {len(self.shards)} shards, now there "
+                f"are {now.items} in {len(now.shards)}: were its data changed? use another --out"
+            )
 
     def with_scorers(self, more: Mapping[str, Mapping[str, Any] | None]) -> Manifest:
-        """The same run, to record more scorers."""
+        """The same run, to record more scorers.
+
+        Raises:
+            RunError: one is recorded with other settings than those it has now.
+        """
+        for name, settings in more.items():
+            now = json.loads(json.dumps(settings))  # as it would be read again
+            if self.scorers.get(name, now) != now:
+                raise RunError(
+                    f"its {name} scores were made with {json.dumps(self.scorers[name])}, not "
+                    f"{json.dumps(now)}: use another --out"
+                )
         return replace(self, scorers=dict(self.scorers) | dict(more), status="running")
 
 
@@ -143,6 +189,7 @@ _KINDS: dict[str, Any] = {
     "defaults": Mapping,
     "scorers": Mapping,
     "versions": Mapping,
+    "shards": (list, tuple),
     "items": int,
     "done": int,
     "failed": int,

@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from lookback.engines import ENGINES
+from lookback.engines import ENGINES, check_sampling
 from lookback.runs.layout import RunError
 from lookback.scores.base import get_scorer
 
@@ -62,6 +62,11 @@ class Plan:
     scorers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_sampling(
+            self.n, self.temperature, self.top_p, None, self.max_new_tokens, seed=self.seed
+        )
+        if self.limit is not None and self.limit < 1:
+            raise RunError(f"limit = {self.limit}: must be at least 1")
         if self.image not in IMAGES:
             raise RunError(f"image = {self.image!r}: must be one of {', '.join(IMAGES)}")
         if self.image != "own" and self.candidates is None:

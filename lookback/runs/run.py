@@ -1,6 +1,7 @@
 """A run, read: its manifest, its items, its candidates, and arrays of their signals and scores.
 
-Opening a run reads the manifest alone; token columns are read when a score first needs them.
+Opening a run reads the manifest and compares what lies there with the shards' records; token
+columns are read when a score first needs them.
 """
 
 from __future__ import annotations
@@ -22,10 +23,17 @@ from lookback.runs.layout import (
     SHARD,
     TOKEN_COLUMNS,
     RunError,
-    read_shard,
+    empty_table,
     read_table,
 )
 from lookback.runs.manifest import MANIFEST, Manifest
+from lookback.runs.verify import (
+    find_changes,
+    find_problems,
+    read_records,
+    refuse,
+    unrecorded_shards,
+)
 from lookback.scores.base import get_scorer
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
@@ -37,12 +45,29 @@ class Run:
 
     Items that failed have no candidates; everything below is about the others, in the split's
     order, as arrays of shape (items, n): a row per item, its first n candidates. Where an item has
-    fewer, and where a response is empty, scores are NaN; where it has fewer, so is quality.
+    fewer, and where a response is empty, scores are NaN; where it has fewer, so is quality. Of a
+    run that is not finished, only complete shards count.
+
+    Args:
+        path: of the folder.
+
+    Raises:
+        RunError: there is no run, or it is damaged: the message names the file and what to do.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.manifest = Manifest.read(self.path)
+        self.manifest = manifest = Manifest.read(self.path)
+        if manifest.recorded:
+            self._records, problems = read_records(self.path, manifest)
+            refuse(self.path, problems + find_problems(self.path, manifest, self._records))
+            self._shards = {
+                table: [shard for shard, one in self._records.items() if table in one.tables]
+                for table in manifest.tables
+            }
+        else:
+            self._records, self._shards = {}, unrecorded_shards(self.path, manifest)
+        self._verified: set[str] = set()
         self._signals: dict[str, Array] = {}
         self._scores: dict[tuple[Any, ...], Array] = {}
         self._recordings: dict[str, dict[int, dict[str, Any]]] = {}
@@ -94,7 +119,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether every item was tried."""
+        """Whether every item was tried, and not all of them failed."""
         return self.manifest.status == "finished"
 
     @property
@@ -102,15 +127,28 @@ class Run:
         """The model family's alpha and lam."""
         return dict(self.manifest.defaults)
 
+    def table(self, name: str, columns: Iterable[str] | None = None) -> pa.Table:
+        """The rows of a table's complete shards, in order; of some columns, only those are read.
+
+        Raises:
+            RunError: a shard is damaged.
+        """
+        names = None if columns is None else list(columns)
+        if name not in self._verified:  # a flipped bit must be an error, not another number
+            refuse(self.path, find_changes(self.path, self._records, name))
+            self._verified.add(name)
+        parts = [read_table(self.path, name, shard, names) for shard in self._shards[name]]
+        return pa.concat_tables(parts) if parts else empty_table(name, names)
+
     @cached_property
     def items(self) -> pa.Table:
         """A row per item, failed ones too."""
-        return read_table(self.path, "items")
+        return self.table("items")
 
     @cached_property
     def head(self) -> pa.Table:
         """A row per candidate, without its tokens and signals."""
-        return read_table(self.path, "candidates", HEAD_COLUMNS)
+        return self.table("candidates", HEAD_COLUMNS)
 
     @cached_property
     def places(self) -> NDArray[np.int64]:
@@ -157,7 +195,7 @@ class Run:
 
     def tokens(self) -> pa.ListArray:
         """(R,): the tokens of each response as text."""
-        return read_table(self.path, "candidates", ["tokens"])["tokens"].combine_chunks()
+        return self.table("candidates", ["tokens"])["tokens"].combine_chunks()
 
     def signal(self, name: str) -> Array:
         """One of `SIGNALS`, of all tokens of all candidates; read once, and only this column."""
@@ -167,7 +205,7 @@ class Run:
         """The same for several: the columns that were not read before are read in one go."""
         unread = [name for name in names if name not in self._signals]
         if unread:
-            table = read_table(self.path, "candidates", unread)
+            table = self.table("candidates", unread)
             for name in unread:
                 values = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
                 self._signals[name] = values.astype(np.float64)
@@ -229,7 +267,7 @@ class Run:
     @property
     def recorded(self) -> list[str]:
         """The recorded scores: "vauq", or "usc@5" where the other candidates matter."""
-        return sorted(path.name for path in (self.path / "scores").glob("*") if path.is_dir())
+        return sorted(name for name in self.manifest.scorers if self._shards[f"scores/{name}"])
 
     def recording(self, scorer: str, n: int) -> str | None:
         """Under which name the scores of a scorer for the first n are recorded; None if nowhere."""
@@ -273,7 +311,7 @@ class Run:
     def _table_of(self, name: str) -> dict[int, dict[str, Any]]:
         """The rows of a recorded scorer by the items' positions; read once."""
         if name not in self._recordings:
-            rows = read_table(self.path, f"scores/{name}").to_pylist()
+            rows = self.table(f"scores/{name}").to_pylist()
             self._recordings[name] = {row["item"]: row for row in rows}
         return self._recordings[name]
 
@@ -290,8 +328,15 @@ class Run:
 
         (Format 1 called the stage "what".)
         """
-        files = sorted((self.path / "timings").glob("*.json"))
-        rows = [row for file in files for row in json.loads(file.read_text("utf-8"))]
+        rows = []
+        for file in sorted((self.path / "timings").glob("*.json")):
+            try:
+                rows += [dict(row) for row in json.loads(file.read_text("utf-8"))]
+            except (ValueError, TypeError) as error:
+                raise RunError(
+                    f"cannot read {str(file)!r} ({error}): what took how long is not known for "
+                    "this shard; move the file away"
+                ) from None
         return [{"stage": row.pop("what")} | row if "what" in row else row for row in rows]
 
     def candidates(self, row: int) -> Candidates:
@@ -300,28 +345,32 @@ class Run:
 
     def candidates_at(self, place: int) -> Candidates:
         """The same for the item at a position of the split; only its shard is read."""
-        shard = place // SHARD
-        about = _only(read_shard(self.path, "items", shard), place).to_pylist()[0]
-        table = _only(read_shard(self.path, "candidates", shard), place)
-        items = [
-            Candidate(
-                row["index"],
-                row["text"],
-                Signals(**{name: row[name] for name in TOKEN_COLUMNS}),
-                row["finish"],
-            )
-            for row in table.to_pylist()
-        ]
-        return Candidates(
-            tuple(items),
-            about["question"],
-            np.array(about["prompt_ids"]),
-            model=self.model,
-            defaults=self.defaults,
-            sampling=self.settings.get("sampling") or {},
-            messages=json.loads(about["messages"] or "[]"),
-            source=json.loads(about["source"] or "null"),
+        return read_candidates(self.path, self.manifest, place)
+
+
+def read_candidates(folder: Path, manifest: Manifest, place: int) -> Candidates:
+    """The candidates of the item at a position of the split, from a shard that is complete."""
+    shard = place // SHARD
+    about = _only(read_table(folder, "items", shard), place).to_pylist()[0]
+    items = [
+        Candidate(
+            row["index"],
+            row["text"],
+            Signals(**{name: row[name] for name in TOKEN_COLUMNS}),
+            row["finish"],
         )
+        for row in _only(read_table(folder, "candidates", shard), place).to_pylist()
+    ]
+    return Candidates(
+        tuple(items),
+        about["question"],
+        np.array(about["prompt_ids"]),
+        model=str(manifest.settings["model"]),
+        defaults=dict(manifest.defaults),
+        sampling=manifest.settings.get("sampling") or {},
+        messages=json.loads(about["messages"] or "[]"),
+        source=json.loads(about["source"] or "null"),
+    )
 
 
 def open_run(path: str | os.PathLike[str]) -> Run:
@@ -333,18 +382,25 @@ def open_runs(paths: Iterable[str | os.PathLike[str]]) -> list[Run]:
     """The runs in some folders; a folder that is no run but has runs in it stands for those.
 
     Raises:
+        RunError: a folder has none, or one is damaged.
+    """
+    return [Run(folder) for folder in find_runs(paths)]
+
+
+def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """The folders of the runs that `open_runs` opens.
+
+    Raises:
         RunError: a folder has none.
     """
-    runs = []
+    folders = []
     for path in map(Path, paths):
-        if (path / MANIFEST).exists():
-            runs.append(Run(path))
-            continue
-        inner = sorted(path.glob(f"*/{MANIFEST}"))
-        if not inner:
+        inner = [path / MANIFEST] if (path / MANIFEST).exists() else path.glob(f"*/{MANIFEST}")
+        found = sorted(file.parent for file in inner)
+        if not found:
             raise RunError(f"no run in {str(path)!r}: neither it nor a folder in it has {MANIFEST}")
-        runs += [Run(file.parent) for file in inner]
-    return runs
+        folders += found
+    return folders
 
 
 def _only(table: pa.Table, place: int) -> pa.Table:

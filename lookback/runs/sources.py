@@ -141,7 +141,8 @@ class FromRun(Source):
     def __init__(self, path: Path) -> None:
         self.run = Run(path)
         if not self.run.finished:
-            raise RunError(f"{str(path)!r} is not finished: run its command again first")
+            status = "not finished" if self.run.manifest.status == "running" else "without answers"
+            raise RunError(f"{str(path)!r} is {status}: run its command again first")
         self.identity = {"run": self.run.id}
         self.rows = {int(place): row for row, place in enumerate(self.run.places)}
 

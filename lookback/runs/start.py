@@ -10,10 +10,20 @@ from pathlib import Path
 
 from lookback.benchmarks.base import LeavingOut
 from lookback.engines import Progress
-from lookback.runs.layout import SHARD, RunError, lock, read_shard, read_table, shard_path
+from lookback.runs.layout import (
+    OURS,
+    SHARD,
+    RunError,
+    lock,
+    read_table,
+    remove_leftovers,
+    shard_path,
+)
 from lookback.runs.manifest import MANIFEST, Manifest, versions
 from lookback.runs.plan import Plan
+from lookback.runs.records import forget, read_record
 from lookback.runs.run import Run
+from lookback.runs.verify import Problem, find_problems, read_records, refuse
 from lookback.runs.work import Worker
 from lookback.scores.base import get_scorer
 
@@ -83,31 +93,40 @@ def start(
     Raises:
         RunError: the folder holds another run, or another process is writing to it.
     """
-    if workers < 1:
-        raise RunError(f"workers = {workers}: must be at least 1")
+    _check_workers(workers)
     folder = Path(out)
-    if folder.exists() and not (folder / MANIFEST).exists() and _foreign(folder):
-        raise RunError(f"{str(folder)!r} holds other files: name a new folder with --out")
-    folder.mkdir(parents=True, exist_ok=True)
-    held = lock(folder)
+    _check_ours(folder)
+    worker = Worker(plan, folder)
+    _tell(worker, say)
+    # A second writer is refused before it loads a model; a new folder is made after that, when
+    # nothing can be wrong with the settings any more.
+    held = lock(folder) if folder.exists() else None
     try:
-        for left in [*folder.glob(".*.[0-9]*"), *folder.glob("*/.*.[0-9]*")]:
-            left.unlink()  # halves that a killed process left
-        worker = Worker(plan, folder)
-        _tell(worker, say)
-        plan = _begin(plan, folder, worker, say)
-        worker.plan = plan
+        worker.load()
+        if held is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            held = lock(folder)
+        manifest = _begin(plan, folder, worker, say)
+        damage = _find_damage(folder, manifest)
+        remove_leftovers(folder)
+        manifest.write(folder)
+        for problem in damage:
+            say(f"{problem.file} {problem.problem}: it is made again")
+            forget(folder, problem.shard, problem.tables)
+        worker.plan = replace(plan, scorers=tuple(manifest.scorers))
         if retry_failed:
             _forget_failures(folder)
-        worked = _work(plan, folder, worker, workers, progress)
+        worked = _work(manifest, worker, workers, progress)
         return _finish(folder, worked)
     finally:
-        held.release()
+        if held is not None:
+            held.release()
 
 
 def estimate(plan: Plan, workers: int = 1, tries: int = 3) -> Estimate:
     """Try the first items without keeping anything; the very first only warms up."""
-    worker = Worker(plan, Path())
+    _check_workers(workers)
+    worker = Worker(plan, Path()).load()
     total = len(worker.places)
     if total < 2:
         raise RunError(f"there is nothing to estimate for {total} items: run it")
@@ -128,13 +147,34 @@ def estimate(plan: Plan, workers: int = 1, tries: int = 3) -> Estimate:
     return Estimate(total, len(tokens), seconds, megabytes, failed)
 
 
-def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None]) -> Plan:
-    """Write the manifest, or compare with the one that is there; the plan with all its scorers."""
+def _check_workers(workers: int) -> None:
+    if workers < 1:
+        raise RunError(f"workers = {workers}: must be at least 1")
+
+
+def _check_ours(folder: Path) -> None:
+    """Refuse a folder that is no run of ours, before anything in it is touched."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise RunError(f"{str(folder)!r} is no folder: name another with --out")
+    if (folder / MANIFEST).exists():
+        Manifest.read(folder).check_format(folder)
+    elif any(not path.name.startswith(OURS) for path in folder.iterdir()):
+        raise RunError(f"{str(folder)!r} holds other files: name a new folder with --out")
+
+
+def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None]) -> Manifest:
+    """The manifest of a run that begins, or of the one that is there if it is the same.
+
+    One that failed altogether has nothing to lose, and begins anew, whatever its settings were.
+    """
     engine, benchmark = worker.engine, worker.benchmark
     manifest = Manifest.begin(
         settings=plan.settings(engine, benchmark, worker.source.identity),
         defaults=engine.family.defaults,
         items=len(worker.places),
+        shards=worker.shards,
         scorers={name: get_scorer(name.partition("@")[0]).defaults for name in plan.scorers},
         candidates=plan.candidates,
         left_out=len(_left_out(worker)),
@@ -143,14 +183,36 @@ def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None])
         title=benchmark.title,
         versions=versions(engine.identity().versions),
     )
-    if (folder / MANIFEST).exists():
-        before = Manifest.read(folder)
-        before.check_same(folder, manifest)
-        if before.versions != manifest.versions:
-            say("other versions than when this run began: see its manifest")
-        manifest = before.with_scorers(manifest.scorers)
-    manifest.write(folder)
-    return replace(plan, scorers=tuple(manifest.scorers))
+    if not (folder / MANIFEST).exists():
+        return manifest
+    before = Manifest.read(folder)
+    if before.status == "failed" and not _has_candidates(folder, before):
+        say("every item of this run failed before: it begins anew")
+        for shard in before.shards:
+            forget(folder, shard, before.tables)
+        return manifest
+    before.check_same(folder, manifest)
+    if before.versions != manifest.versions:
+        say("other versions than when this run began: see its manifest")
+    return before.with_scorers(manifest.scorers)
+
+
+def _has_candidates(folder: Path, manifest: Manifest) -> bool:
+    """Whether anything was drawn, whatever the manifest says: that is never thrown away."""
+    records, _ = read_records(folder, manifest)
+    return any(record.tables["candidates"].rows for record in records.values())
+
+
+def _find_damage(folder: Path, manifest: Manifest) -> list[Problem]:
+    """The tables that are not as they were written, and must be made again.
+
+    Raises:
+        RunError: there is a file that no making again would mend.
+    """
+    records, problems = read_records(folder, manifest)
+    problems += find_problems(folder, manifest, records, every_byte=True)
+    refuse(folder, [problem for problem in problems if not problem.tables])
+    return problems
 
 
 def _left_out(worker: Worker) -> list[str]:
@@ -169,12 +231,14 @@ def _tell(worker: Worker, say: Callable[[str], None]) -> None:
         say(note)
 
 
-def _work(plan: Plan, folder: Path, worker: Worker, workers: int, progress: Progress | None) -> int:
-    tables = ["items", *(f"scores/{name}" for name in plan.scorers)]
-    missing = {
-        shard: [t for t in tables if not shard_path(folder, t, shard).exists()]
-        for shard in worker.shards
-    }
+def _work(manifest: Manifest, worker: Worker, workers: int, progress: Progress | None) -> int:
+    """Make what is missing; how many pieces of work that was."""
+    folder = worker.folder
+    tables = [table for table in manifest.tables if table != "candidates"]  # comes with the items
+    missing = {}
+    for shard in manifest.shards:
+        record = read_record(folder, shard)
+        missing[shard] = [t for t in tables if record is None or t not in record.tables]
     sizes = Counter(place // SHARD for place in worker.places)
     total = len(worker.places) * len(tables)
     before = done = total - sum(sizes[shard] * len(left) for shard, left in missing.items())
@@ -195,40 +259,33 @@ def _work(plan: Plan, folder: Path, worker: Worker, workers: int, progress: Prog
         from lookback.runs.workers import work_together
 
         del worker.engine  # each process loads its own
-        work_together(plan, folder, todo, min(workers, len(todo)), report)
+        work_together(worker.plan, folder, todo, min(workers, len(todo)), report)
     return done - before
 
 
 def _finish(folder: Path, worked: int) -> Summary:
     """Count what failed, and say in the manifest that all was tried."""
-    items = read_table(folder, "items", ("item", "id", "error")).to_pylist()
-    names = {row["item"]: row["id"] for row in items}
     run = Run(folder)
+    items = run.table("items", ("item", "id", "error")).to_pylist()
+    names = {row["item"]: row["id"] for row in items}
     failed = [(row["id"], row["error"]) for row in items if row["error"]]
     broken = len(failed)
     for name in run.manifest.scorers:
-        for row in read_table(folder, f"scores/{name}", ("item", "error")).to_pylist():
+        for row in run.table(f"scores/{name}", ("item", "error")).to_pylist():
             if row["error"]:
                 failed.append((names[row["item"]], f"{name}: {row['error']}"))
-    replace(run.manifest, status="finished", done=len(items), failed=broken).write(folder)
+    status = "failed" if broken == len(items) else "finished"
+    replace(run.manifest, status=status, done=len(items), failed=broken).write(folder)
     return Summary(Run(folder), len(items), failed, worked, run.manifest.left_out)
 
 
 def _forget_failures(folder: Path) -> None:
-    """Remove the shards in which anything failed: what went well comes out the same again."""
-    for path in sorted([*folder.glob("items/*.parquet"), *folder.glob("scores/*/*.parquet")]):
-        table = path.parent.relative_to(folder).as_posix()
-        if not path.exists():  # went with its items
-            continue
-        errors = read_shard(folder, table, int(path.stem), ["error"])["error"]
-        if errors.null_count == len(errors):
-            continue
-        path.unlink()
-        if table == "items":
-            for scores in folder.glob(f"scores/*/{path.name}"):
-                scores.unlink()
-
-
-def _foreign(folder: Path) -> bool:
-    """Whether a folder without a manifest has more in it than a run killed at its very start."""
-    return any(not path.name.startswith(("lock", f".{MANIFEST}.")) for path in folder.iterdir())
+    """Forget the tables in which anything failed: what went well comes out the same again."""
+    for shard in Manifest.read(folder).shards:
+        record = read_record(folder, shard)
+        for table in record.tables if record else ():
+            if table == "candidates" or not shard_path(folder, table, shard).exists():
+                continue  # has no failures; went with its items
+            errors = read_table(folder, table, shard, ["error"])["error"]
+            if errors.null_count < len(errors):
+                forget(folder, shard, [table])

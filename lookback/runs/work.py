@@ -14,12 +14,13 @@ from lookback.engines import require
 from lookback.runs.layout import (
     SHARD,
     TOKEN_COLUMNS,
-    read_shard,
+    RunError,
+    read_table,
     replacing,
-    shard_path,
-    write_shard,
 )
-from lookback.runs.run import Run
+from lookback.runs.manifest import Manifest
+from lookback.runs.records import read_record, write_shard
+from lookback.runs.run import read_candidates
 from lookback.runs.sources import Questions, get_source
 from lookback.scores.base import get_scorer
 from lookback.signals import Asked, Candidates
@@ -34,20 +35,27 @@ Report = Callable[[str, int, "str | None"], None]
 
 
 class Worker:
-    """A loaded model with the benchmark's items, ready to work on any shard."""
+    """A benchmark's items and a model, ready to work on any shard once the model is loaded."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.folder, self.plan = folder, plan
         self.benchmark = plan.load_benchmark()
-        self.items = plan.items(self.benchmark)  # before the model: what is wrong is said at once
-        self.engine: Engine = plan.load_engine()
+        self.items = plan.items(self.benchmark)
         self.source = get_source(plan)
         self.places = self.source.places(self.items)
+        if not self.places:
+            raise RunError(f"there are no items to ask about in {plan.benchmark}")
         self.questions = Questions(plan, self.items, self.places)
+        self.engine: Engine
+
+    def load(self) -> Worker:
+        """Load the model; what else can be wrong was said before, at once."""
+        self.engine = self.plan.load_engine()
         require(self.engine, [self.source.uses], "this run")
-        for name in plan.scorers:
+        for name in self.plan.scorers:
             base = name.partition("@")[0]
             require(self.engine, get_scorer(base).uses, f"scorer {base!r}")
+        return self
 
     @property
     def shards(self) -> list[int]:
@@ -55,12 +63,13 @@ class Worker:
         return sorted({place // SHARD for place in self.places})
 
     def work(self, shard: int, report: Report) -> None:
-        """Make every table of a shard that is not there."""
+        """Make every table of a shard that is not recorded."""
         places = [place for place in self.places if place // SHARD == shard]
-        if not shard_path(self.folder, "items", shard).exists():
+        record = read_record(self.folder, shard)
+        if record is None:
             self._sample(shard, places, report)
         for name in self.plan.scorers:
-            if not shard_path(self.folder, f"scores/{name}", shard).exists():
+            if record is None or f"scores/{name}" not in record.tables:
                 self._score(name, shard, places, report)
 
     def _sample(self, shard: int, places: list[int], report: Report) -> None:
@@ -72,9 +81,8 @@ class Worker:
             timings.append(timing)
             rows += self.rows(place, candidates)
             report("sample", place, head["error"])
-        write_shard(self.folder, "candidates", shard, rows)
         self._write_timings("sample", shard, timings)
-        write_shard(self.folder, "items", shard, heads)  # last: it says that the shard is there
+        write_shard(self.folder, shard, {"candidates": rows, "items": heads})
 
     def sample(self, place: int) -> tuple[dict[str, Any], Candidates | None, dict[str, Any]]:
         """An item's row, its candidates, and how long it took; what goes wrong is its error."""
@@ -128,19 +136,19 @@ class Worker:
 
     def _score(self, name: str, shard: int, places: list[int], report: Report) -> None:
         """Scores of one scorer for the items of a shard that have candidates."""
-        run = Run(self.folder)
-        items = read_shard(self.folder, "items", shard, ("item", "error")).to_pylist()
+        manifest = Manifest.read(self.folder)
+        items = read_table(self.folder, "items", shard, ("item", "error")).to_pylist()
         failed = {row["item"] for row in items if row["error"] is not None}
         rows, timings = [], []
         for place in places:
             if place in failed:
                 continue
-            row, timing = self.score(name, place, run.candidates_at(place))
+            row, timing = self.score(name, place, read_candidates(self.folder, manifest, place))
             rows.append(row)
             timings.append(timing)
             report(name, place, row["error"])
         self._write_timings(name, shard, timings)
-        write_shard(self.folder, f"scores/{name}", shard, rows)
+        write_shard(self.folder, shard, {f"scores/{name}": rows})
 
     def score(
         self, name: str, place: int, candidates: Candidates

@@ -6,9 +6,8 @@ import os
 import queue
 import signal
 import threading
-import time
 from collections.abc import Callable
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,7 @@ def work_together(
     for shard in shards:
         todo.put(shard)
     threads = max(1, (os.cpu_count() or 1) // workers)
-    arguments = (plan, folder, os.getpid(), todo, done)
+    arguments = (plan, folder, todo, done)
     processes = [context.Process(target=_work, args=arguments, daemon=True) for _ in range(workers)]
     before = os.environ.get(THREADS_VARIABLE)
     os.environ[THREADS_VARIABLE] = str(threads)  # read by whatever library computes there
@@ -73,13 +72,13 @@ def work_together(
             process.join()
 
 
-def _work(plan: Plan, folder: Path, parent: int, todo: Any, done: Any) -> None:
+def _work(plan: Plan, folder: Path, todo: Any, done: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops us
-    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
         from lookback.runs.work import Worker
 
-        worker = Worker(plan, folder)
+        worker = Worker(plan, folder).load()
         for shard in iter(todo.get, None):
             worker.work(shard, lambda *message: done.put(("item", *message)))
         done.put(("end",))
@@ -87,10 +86,11 @@ def _work(plan: Plan, folder: Path, parent: int, todo: Any, done: Any) -> None:
         done.put(("error", _portable(error)))
 
 
-def _die_with(parent: int) -> None:
-    """A parent that was killed cannot tell: look whether it still is ours."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
+def _die_with_parent() -> None:
+    """A parent that was killed cannot tell: wait for its end, which the system tells at once."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
     os._exit(1)
 
 

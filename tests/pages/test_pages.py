@@ -13,7 +13,7 @@ from chromium import emulate, logs, needs_chromium
 from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
-from made_runs import make_run
+from made_runs import make_run, write_shard
 from markupsafe import Markup
 from PIL import Image
 from strict_html import Page
@@ -23,7 +23,6 @@ from lookback.pages import ENVIRONMENT, clean, data_uri, image_uri, images, rend
 from lookback.pages.annotation import Comparison, annotation_page
 from lookback.pages.shading import shaded
 from lookback.pages.tokens import Case, Response, tokens_page
-from lookback.runs.layout import write_shard
 
 NASTY = (
     "</p><script>window.bad = 1</script> \"'&amp;<b> \u2028 \u202e שלום \x00\x1b \U0001f600 \ud800"

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_runs import change_manifest, make_run
+from made_runs import change_manifest, make_run, write_shard
 from markupsafe import escape
 from PIL import Image
 from strict_html import Page
@@ -21,7 +21,6 @@ from lookback.report import report
 from lookback.report.data import browser_data, facts
 from lookback.report.table import table_view
 from lookback.runs import Run
-from lookback.runs.layout import write_shard
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import A_FLOOR
 from lookback.signals import SIGNALS

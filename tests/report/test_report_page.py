@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from chromium import emulate, logs, needs_chromium
-from made_runs import make_run
+from made_runs import make_run, write_shard
 
 from lookback.report import report
 from lookback.runs import Run
-from lookback.runs.layout import shard_path, write_shard
+from lookback.runs.layout import shard_path
 from lookback.scores.base import best_first, get_scorer
 from lookback.studies import Cell, Result, Table, get_study
 from lookback.studies.shared.selection import outcome, picks

@@ -1,6 +1,7 @@
 """The manifest validates itself; runs of format 1 are read; recorded scores keep their settings."""
 
 import json
+import shutil
 from dataclasses import asdict
 
 import numpy as np
@@ -21,8 +22,9 @@ def downgrade(folder):
     data = asdict(Manifest.read(folder))
     data |= {"format": 1, "what": data.pop("settings"), "scorers": list(data["scorers"])}
     data["source"] = data.pop("candidates")
-    for name in ("left_out", "title"):
+    for name in ("left_out", "title", "shards"):
         del data[name]
+    shutil.rmtree(folder / "shards")
     (folder / "manifest.json").write_text(json.dumps(data))
     for file in folder.glob("candidates/*.parquet"):
         table = pq.read_table(file)
@@ -58,8 +60,10 @@ def test_a_run_of_format_1_is_not_gone_on_with(tmp_path, monkeypatch):
     plan = Plan("scenes-vqa", limit=3, n=2)
     start(plan, tmp_path / "run")
     downgrade(tmp_path / "run")
+    (tmp_path / "run" / ".lookback-lock").unlink()
     with pytest.raises(RunError, match="has format 1: it can be read, but not gone on with"):
         start(plan, tmp_path / "run")
+    assert not (tmp_path / "run" / ".lookback-lock").exists()  # nothing in it is touched
 
 
 @pytest.mark.parametrize(
@@ -75,6 +79,13 @@ def test_a_run_of_format_1_is_not_gone_on_with(tmp_path, monkeypatch):
         ({"defaults": {"alpha": 1}}, "its 'defaults' are"),
         ({"id": "0123"}, "its id '0123' is not that of its settings"),
         ({"more": 1}, "it has an unknown 'more'"),
+        ({"shards": "012"}, "its 'shards' is '012'"),
+        ({"shards": [-1]}, "its 'shards' are"),
+        ({"shards": [0, 0]}, "its 'shards' are"),
+        ({"shards": [0.5]}, "its 'shards' are"),
+        ({"scorers": {"../../x": None}}, "its scorers have '../../x'"),
+        ({"scorers": {"..": None}}, "its scorers have '..'"),
+        ({"scorers": {"": None}}, "its scorers have ''"),
         ({"settings": {"model": "m"}}, "its settings have no 'benchmark'"),
     ],
 )

@@ -1,69 +1,117 @@
-"""A real process with the embedded model, killed at random moments, ends with the same bytes."""
+"""Real processes, killed: what they leave goes on to the same bytes, and nothing stays behind.
+
+Nothing here waits for a time: a process kills itself at a certain write (killing.py), and an end of
+file tells that all that wrote to a pipe are gone.
+"""
 
 import os
 import random
 import signal
 import subprocess
 import sys
-import time
+from pathlib import Path
 
+import pytest
 from test_producing import results
 
 from lookback.runs import Run
+from lookback.runs.layout import lock
+from lookback.runs.plan import Plan
+from lookback.runs.start import start
+from lookback.runs.verify import verify
 
-COMMAND = (
-    sys.executable, "-m", "lookback.cli", "run", "--benchmark", "scenes-vqa", "--limit", "45",
-    "-n", "3", "--max-new-tokens", "8", "--scorers", "clipscore,usc@2",
-)  # fmt: skip
+TESTS = Path(__file__).parents[1]
+SETTINGS = {"n": 3, "max_new_tokens": 8, "limit": 15, "scorers": ("vauq",)}
+EMBEDDED = ("--benchmark", "scenes-vqa", "--limit", "15", "-n", "3", "--max-new-tokens", "8",
+            "--scorers", "vauq")  # fmt: skip
+TOY = ("--plugin", str(TESTS / "toy_engine.py"), "--engine", "toy", "--benchmark", "scenes-vqa",
+       "--limit", "45", "-n", "2", "--scorers", "usc@2")  # fmt: skip
+LONG = 300
+"""Seconds after which a process hangs: far more than it ever takes."""
 
 
-def run(folder, workers):
+def begin(folder, *arguments, kill=None):
+    plugin = () if kill is None else ("--plugin", str(TESTS / "runs" / "killing.py"))
+    paths = [str(TESTS.parent), str(TESTS)]
     return subprocess.Popen(
-        [*COMMAND, "--workers", str(workers), "--out", str(folder)],
+        [sys.executable, "-m", "lookback.cli", "run", *plugin, *arguments, "--out", str(folder)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ
+        | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
+        | {"LOOKBACK_TEST_KILL": kill or ""},
     )
 
 
-def wait_for_files(folder, count, process):
-    while process.poll() is None and len(results(folder)) < count:
-        time.sleep(0.02)
+def end(process):
+    """The status of a process, and what it and all that it started wrote to stderr."""
+    _, said = process.communicate(timeout=LONG)
+    return process.returncode, said.decode()
 
 
 def test_killed_at_random_moments(tmp_path):
+    """With the embedded model; each time the next process goes on from what the last one left."""
     rng = random.Random(0)
-    whole = run(tmp_path / "whole", 1)
     folder = tmp_path / "killed"
-    kills = 0
-    for after, workers in ((0, 1), (4, 2), (11, 1)):
-        process = run(folder, workers)
-        wait_for_files(folder, after, process)
-        time.sleep(rng.uniform(0, 0.4) + 2 * (after == 0))
-        if process.poll() is None:
-            kills += 1
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stderr.close()
-    assert kills >= 2, "the machine was too fast: nothing was killed"
-    assert not Run(folder).finished if (folder / "manifest.json").exists() else True
-    last = run(folder, 1)
-    assert last.wait() == 0, last.stderr.read().decode()
-    assert whole.wait() == 0, whole.stderr.read().decode()
+    for number in (rng.randint(2, 5), rng.randint(6, 12)):
+        moment = rng.choice(["before", "after"])
+        status, said = end(begin(folder, *EMBEDDED, kill=f"{number} {moment} self"))
+        assert status == -signal.SIGKILL, said
+        assert not Run(folder).finished
+        assert verify(folder).problems == []
+    status, said = end(begin(folder, *EMBEDDED))
+    assert status == 0, said
     assert Run(folder).finished
-    expected = results(tmp_path / "whole")
-    assert len(expected) == 4 * 5
-    assert results(folder) == expected
+    start(Plan("scenes-vqa", **SETTINGS), tmp_path / "whole")
+    assert len(results(folder)) == 3 * 2
+    assert results(folder) == results(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("kill", ["3 before parent", "4 after parent", "5 after worker"])
+def test_workers_killed_or_orphaned(tmp_path, kill):
+    """One of two workers dies, or kills the process that started it: the next ends the work."""
+    folder = tmp_path / "run"
+    status, said = end(begin(folder, *TOY, "--workers", "2", kill=kill))
+    if kill.endswith("worker"):
+        assert status == 1
+        assert "a worker died (exit status -9; is the memory full?)" in said
+    else:
+        assert status == -signal.SIGKILL
+    assert not Run(folder).finished
+    status, said = end(begin(folder, *TOY, "--workers", "2"))
+    assert status == 0, said
+    assert end(begin(tmp_path / "whole", *TOY))[0] == 0
+    assert len(results(folder)) == 3 * 5
+    assert results(folder) == results(tmp_path / "whole")
+    assert verify(folder).problems == []
+
+
+def test_orphans_end_with_their_parent(tmp_path):
+    """Two workers in the middle of their work, and a parent that cannot tell them."""
+    plugin = ("--plugin", str(TESTS / "runs" / "waiting_engine.py"), "--engine", "waiting")
+    process = begin(
+        tmp_path / "run", *plugin, "--benchmark", "scenes-vqa", "--limit", "20", "--workers", "2"
+    )
+    workers = []
+    for line in process.stderr:
+        workers += [int(line.split()[1])] if line.startswith(b"asked ") else []
+        if len(workers) == 2:
+            break
+    process.kill()
+    try:
+        status, _ = end(process)  # comes to an end when both are gone
+    except subprocess.TimeoutExpired:
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
+        pytest.fail("the workers go on without their parent")
+    assert (status, len(set(workers))) == (-signal.SIGKILL, 2)
 
 
 def test_a_second_process_is_refused(tmp_path):
-    first = run(tmp_path / "run", 1)
-    while not (tmp_path / "run" / "manifest.json").exists() and first.poll() is None:
-        time.sleep(0.05)
-    second = run(tmp_path / "run", 1)
-    assert second.wait() == 1
-    assert b"another process is writing to" in second.stderr.read()
-    first.kill()
-    first.wait()
-    first.stderr.close()
-    second.stderr.close()
+    (tmp_path / "run").mkdir()
+    held = lock(tmp_path / "run")
+    status, said = end(begin(tmp_path / "run", *TOY))
+    held.release()
+    assert status == 1
+    assert "another process is writing to" in said
+    assert end(begin(tmp_path / "run", *TOY))[0] == 0

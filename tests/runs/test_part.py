@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from made_runs import make_run
+from made_runs import make_run, write_shard
 
 from lookback.runs import Run
-from lookback.runs.layout import read_table, write_shard
 from lookback.runs.part import Part, items_with_quality
 from lookback.signals import SIGNALS
 
@@ -25,7 +24,7 @@ def run(tmp_path):
         empty=((4, 1),),
         recorded=("vauq", "usc@3", "judge@4"),
     )
-    rows = read_table(made.path, "candidates").to_pylist()
+    rows = made.table("candidates").to_pylist()
     rows = [row for row in rows if (row["item"], row["index"]) != (4, 3)]  # one has three
     for shard in (0, 1):
         here = [row for row in rows if row["item"] // 10 == shard]
@@ -50,7 +49,7 @@ def test_a_part_is_the_rows_of_the_whole(run):
 
 def test_tokens_and_signals_are_those_of_the_candidates_kept(run):
     part = Part(run, np.array(KEPT))
-    wanted = [row for row in read_table(run.path, "candidates").to_pylist() if row["item"] in KEPT]
+    wanted = [row for row in run.table("candidates").to_pylist() if row["item"] in KEPT]
     assert part.tokens().to_pylist() == [row["tokens"] for row in wanted]
     assert isinstance(part.tokens(), pa.ListArray)
     assert part.texts == [row["text"] for row in wanted]
@@ -60,7 +59,7 @@ def test_tokens_and_signals_are_those_of_the_candidates_kept(run):
 
 
 def test_replies_and_failures_are_those_of_the_items_kept(run):
-    rows = read_table(run.path, "scores/judge@4").to_pylist()
+    rows = run.table("scores/judge@4").to_pylist()
     for row in rows:
         row["replies"] = [f"of {row['item']}"]
         row["error"] = "ValueError: lost" if row["item"] in (0, 4) else None
@@ -82,7 +81,7 @@ def test_nothing_kept(run):
 @pytest.mark.parametrize("nothing", [None, float("nan")])
 def test_items_with_quality(run, nothing):
     assert items_with_quality(run) is run
-    rows = read_table(run.path, "candidates").to_pylist()
+    rows = run.table("candidates").to_pylist()
     for row in rows:
         if (row["item"], row["index"]) == (4, 2) or row["item"] == 12:  # one of three; all
             row["quality"] = nothing

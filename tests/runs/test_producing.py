@@ -15,8 +15,10 @@ from lookback.benchmarks.base import Item, get_benchmark
 from lookback.runs import Run, layout
 from lookback.runs.layout import RunError
 from lookback.runs.plan import Plan
+from lookback.runs.records import forget
 from lookback.runs.sources import Questions, item_seed
 from lookback.runs.start import estimate, start
+from lookback.runs.verify import verify
 
 ITEMS = 23
 
@@ -78,7 +80,7 @@ def test_wherever_it_is_interrupted_it_ends_with_the_same_bytes(tmp_path, monkey
     whole = results(tmp_path / "whole")
     assert len(whole) == 2 * 3
     real = os.replace
-    writes = 2 + len(whole) + 4  # manifest twice, results, timings
+    writes = 2 + len(whole) + 4 + 4  # manifest twice, results, timings, records
     for stop in range(writes):
         for after in (False, True):
             folder = tmp_path / f"{stop}-{after}"
@@ -97,17 +99,21 @@ def test_wherever_it_is_interrupted_it_ends_with_the_same_bytes(tmp_path, monkey
                 start(plan(**settings), folder)
             monkeypatch.setattr(os, "replace", real)
             if (folder / "manifest.json").exists() and stop < writes - 1:
-                assert not Run(folder).finished
+                part = Run(folder)  # what is there can be read, whole shards of it
+                assert not part.finished
+                assert len(part.ids) in (0, 10, 11)
+                assert part.quality().shape == (len(part.ids), 4 if part.ids else 0)
+                assert set(part.recorded) <= {"usc@2"}
             start(plan(**settings), folder)
             assert results(folder) == whole
             assert Run(folder).finished
-            left = [p.name for p in folder.rglob("*") if p.name.startswith(".")]
-            assert left == []
+            assert [p.name for p in folder.rglob(".*")] == [".lookback-lock"]
+            assert verify(folder).problems == []
 
 
 def test_going_on_draws_only_what_is_missing(tmp_path, engine):
     start(plan(), tmp_path / "run")
-    (tmp_path / "run" / "items" / "00001.parquet").unlink()
+    forget(tmp_path / "run", 1, ["items"])
     engine.sampled.clear()
     summary = start(plan(), tmp_path / "run")
     assert len(engine.sampled) == summary.worked == 10
@@ -348,5 +354,4 @@ def test_an_estimate_keeps_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = estimate(plan(scorers=("vauq",)), workers=2)
     assert (found.items, found.tried, found.failed) == (ITEMS, 4, 0)
-    assert found.seconds > 0
     assert list(tmp_path.iterdir()) == []

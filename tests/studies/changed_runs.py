@@ -1,7 +1,8 @@
 """Made-up runs with some of their rows changed."""
 
+from made_runs import write_shard
+
 from lookback.runs import Run
-from lookback.runs.layout import read_table, write_shard
 
 
 def change_rows(run, candidate=None, item=None):
@@ -9,16 +10,11 @@ def change_rows(run, candidate=None, item=None):
     for table, change in (("candidates", candidate), ("items", item)):
         if change is None:
             continue
-        rows = read_table(run.path, table).to_pylist()
+        rows = Run(run.path).table(table).to_pylist()
         for row in rows:
             change(row)
-        for file in sorted((run.path / table).glob("*.parquet")):
-            file.unlink()
-        by_shard = {}
-        for row in rows:
-            by_shard.setdefault(row["item"] // 10, []).append(row)
-        for shard, here in by_shard.items():
-            write_shard(run.path, table, shard, here)
+        for shard in run.manifest.shards:
+            write_shard(run.path, table, shard, [row for row in rows if row["item"] // 10 == shard])
     return Run(run.path)
 
 

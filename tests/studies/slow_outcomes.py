@@ -6,10 +6,10 @@ And ways to change a run on disk: fewer candidates, other recorded scores, other
 import math
 
 import pyarrow.parquet as pq
-from made_runs import change_manifest
+from made_runs import change_manifest, write_shard
 
 from lookback.runs import Run
-from lookback.runs.layout import SHARD, write_shard
+from lookback.runs.layout import SHARD
 from lookback.scores.formula import lookback_score
 
 
@@ -108,7 +108,7 @@ def record(run, name, scores=None, replies=None):
         found.setdefault(item // SHARD, []).append(row)
     for shard, rows in found.items():
         write_shard(run.path, f"scores/{name}", shard, rows)
-    return Run(run.path)
+    return change_manifest(run.path, scorers=dict(run.manifest.scorers) | {name: None})
 
 
 def change(run, **manifest):

@@ -1,10 +1,11 @@
 """The judge beside USC, and how many replies could not be read."""
 
 import pytest
-from made_runs import make_run
+from made_runs import change_manifest, make_run
 from slow_outcomes import cells, mean, record, slow_percent
 
 from lookback.runs.layout import RunError
+from lookback.runs.records import forget
 from lookback.studies import StudyError, get_study
 from lookback.studies.judge import count_unparsed
 from lookback.studies.shared.selection import bootstrap_means, interval, outcome
@@ -107,7 +108,8 @@ def test_methods_that_ask_nothing_have_no_share(result):
 
 def test_missing_replies_are_an_error(tmp_path):
     run = make_run(tmp_path / "run", items=12, n=5, recorded=("judge@5",))
-    (run.path / "scores" / "judge@5" / "00001.parquet").unlink()
+    forget(run.path, 1, ["scores/judge@5"])
+    run = change_manifest(run.path, status="running")
     with pytest.raises(RunError, match="no judge@5 scores yet for 2 of its items: run its command"):
         get_study("judge")([run])
 

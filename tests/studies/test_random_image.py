@@ -104,9 +104,7 @@ def test_the_same_image_removes_nothing(tmp_path):
 
 
 def tables(run):
-    from lookback.runs.layout import read_table
-
-    return read_table(run.path, "candidates").to_pylist()
+    return run.table("candidates").to_pylist()
 
 
 def test_tables(tmp_path, runs):

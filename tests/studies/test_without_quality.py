@@ -7,11 +7,10 @@ import shutil
 import numpy as np
 import pytest
 from changed_runs import change_rows
-from made_runs import make_run
+from made_runs import make_run, write_shard
 from slow_outcomes import cells, slow_percent
 
 from lookback.runs import Run
-from lookback.runs.layout import read_table, write_shard
 from lookback.studies import STUDIES, StudyError, get_study
 
 NEEDING = [
@@ -78,7 +77,7 @@ def known_only(runs, folder):
         path = folder / f"known-{run.path.name}"
         shutil.copytree(run.path, path)
         for table in ("candidates", *(f"scores/{name}" for name in run.recorded)):
-            rows = [r for r in read_table(path, table).to_pylist() if r["item"] not in UNKNOWN]
+            rows = [r for r in Run(path).table(table).to_pylist() if r["item"] not in UNKNOWN]
             for shard in (0, 1):
                 write_shard(path, table, shard, [r for r in rows if r["item"] // 10 == shard])
         found.append(Run(path))

@@ -206,7 +206,7 @@ class TransformersEngine(Engine):
         progress: Progress | None = None,
     ) -> Candidates:
         """As the contract says: one pass for the prompt, which all candidates share."""
-        check_sampling(n, temperature, top_p, top_k, max_new_tokens)
+        check_sampling(n, temperature, top_p, top_k, max_new_tokens, seed)
         seed = secrets.randbits(32) if seed is None else seed
         stops = [stop] if isinstance(stop, str) else list(stop or [])
         conversation = Conversation.of(image, question, messages, video)
@@ -251,6 +251,7 @@ class TransformersEngine(Engine):
         seed: int = 0,
     ) -> list[str]:
         """As the contract says, in one batch, padded on the left."""
+        check_sampling(1, temperature, top_p, None, max_new_tokens, seed)
         if isinstance(prompts, str) or prompts is None:
             conversations = [Conversation.of(image, prompts, messages, video)]
         elif messages is not None:

@@ -150,5 +150,7 @@ def streams(seed: int, n: int, length: int) -> np.ndarray[tuple[int, int], np.dt
     """Uniform numbers (n, length): row i is a stream of its own, fixed by (seed, i) alone."""
     if seed < 0:
         raise ValueError(f"seed = {seed}: must not be negative")
-    rows = [np.random.Generator(np.random.Philox(key=[seed, i])).random(length) for i in range(n)]
+    # As whole numbers: a list with one from 2**63 on would become floats, and seeds would meet.
+    keys = [np.array([seed, i], dtype=np.uint64) for i in range(n)]
+    rows = [np.random.Generator(np.random.Philox(key=key)).random(length) for key in keys]
     return np.stack(rows)

@@ -1,0 +1,68 @@
+"""The settings that candidates are drawn with: one check for commands, runs and every engine."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+MOST_CANDIDATES = 10_000
+MOST_NEW_TOKENS = 2**17
+MOST_TOKENS = 2**26
+"""Of all candidates together: a random number is drawn for each beforehand, half a gigabyte."""
+SEEDS = 2**64
+"""A stream of random numbers has a key of 64 bits."""
+TEMPERATURES = (1e-6, 1e6)
+"""Beyond these, logits divided by it may be infinite or all alike in float32."""
+
+
+def check_sampling(
+    n: int,
+    temperature: float,
+    top_p: float,
+    top_k: int | None,
+    max_new_tokens: int,
+    seed: int | None = None,
+) -> None:
+    """Check the settings that every engine draws with.
+
+    Args:
+        n, temperature, top_p, max_new_tokens: as `Engine.sample` takes them.
+        top_k: None for no such limit.
+        seed: None for one that is still to be drawn.
+
+    Raises:
+        ValueError: it names the one that is out of range.
+    """
+    _check_whole("n", n, 1, MOST_CANDIDATES)
+    _check_whole("max_new_tokens", max_new_tokens, 1, MOST_NEW_TOKENS)
+    if n * max_new_tokens > MOST_TOKENS:
+        raise ValueError(
+            f"n = {n}, max_new_tokens = {max_new_tokens}: together they must be at most "
+            f"{MOST_TOKENS} tokens"
+        )
+    if top_k is not None:
+        _check_whole("top_k", top_k, 1)
+    if seed is not None:
+        _check_whole("seed", seed, 0, SEEDS - 1)
+    lowest, highest = TEMPERATURES
+    if not _is_number(temperature) or not (temperature == 0 or lowest <= temperature <= highest):
+        raise ValueError(
+            f"temperature = {temperature}: must be 0, which is greedy, or from {lowest:g} to "
+            f"{highest:g}"
+        )
+    if not _is_number(top_p) or not 0 < top_p <= 1:
+        raise ValueError(f"top_p = {top_p}: must be above 0 and at most 1")
+
+
+def _check_whole(name: str, value: Any, least: int, most: int | None = None) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise ValueError(f"{name} = {value!r:.60}: must be a whole number")
+    if int(value) < least:
+        raise ValueError(f"{name} = {value}: must be at least {least}")
+    if most is not None and int(value) > most:
+        raise ValueError(f"{name} = {value}: must be at most {most}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,27 @@
+"""A plugin for processes of tests that are to be killed at a certain write.
+
+LOOKBACK_TEST_KILL="7 after self" kills the process after its seventh file took its place; "before"
+leaves the file under its other name; "worker" kills the worker whose write it is, and "parent" the
+process that started this worker.
+"""
+
+import os
+import signal
+
+number, moment, who = os.environ["LOOKBACK_TEST_KILL"].split()
+chosen = (who == "self") != ("LOOKBACK_TEST_WORKER" in os.environ)
+os.environ["LOOKBACK_TEST_WORKER"] = ""  # seen by processes that this one starts
+real, count = os.replace, 0
+
+
+def replace(*paths):
+    global count
+    count += 1
+    now = chosen and count == int(number)
+    if moment == "after" or not now:
+        real(*paths)
+    if now:
+        os.kill(os.getppid() if who == "parent" else os.getpid(), signal.SIGKILL)
+
+
+os.replace = replace

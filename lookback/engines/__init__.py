@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar
 
 from lookback.families import Family
-from lookback.registry import Registry
+from lookback.registry import Registry, SettingError
 from lookback.signals import Candidate, Candidates
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ def load(
 
     Raises:
         ValueError: there is no such engine.
-        TypeError: it has no such setting.
+        SettingError: it has no such setting.
         UnsupportedModelError: the model's visual lookback cannot be read.
     """
     kind = ENGINES.get(engine)
@@ -345,5 +345,5 @@ def load(
     unknown = sorted(settings.keys() - set(kind.settings))
     if unknown and not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes):
         has = ", ".join(kind.settings) or "none"
-        raise TypeError(f"engine {engine!r} has no setting {unknown[0]!r}; it has: {has}")
+        raise SettingError(f"engine {engine!r} has no setting {unknown[0]!r}; it has: {has}")
     return kind.load(model, processor, **settings)

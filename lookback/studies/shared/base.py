@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lookback.benchmarks.base import BENCHMARKS
-from lookback.registry import Registry
+from lookback.registry import Registry, SettingError
 from lookback.runs import Run
 from lookback.runs.layout import RunError
 from lookback.runs.part import items_with_quality
@@ -210,12 +210,14 @@ class Study:
 
         Raises:
             StudyError: the runs do not have what it needs; or it is a user's own, and failed.
-            TypeError: it has no such setting.
+            SettingError: it has no such setting.
         """
         unknown = set(params or {}) - set(self.params)
         if unknown:
             known = ", ".join(self.params) or "none"
-            raise TypeError(f"study {self.name!r} has no setting {min(unknown)!r}; it has: {known}")
+            raise SettingError(
+                f"study {self.name!r} has no setting {min(unknown)!r}; it has: {known}"
+            )
         given = Runs(runs)
         if self.needs_quality:
             given = given.with_quality(self.name)

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import os
 import random
+import struct
 import zipfile
+import zlib
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +29,12 @@ if TYPE_CHECKING:
 
 DATA_VARIABLE = "LOOKBACK_DATA"
 SAMPLE_SEED = 42  # the paper's
+DAMAGE = (
+    *(ValueError, RecursionError),  # no JSON, or nested too deep
+    *(EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error),  # damaged
+    *(RuntimeError, NotImplementedError),  # a zip with a password, or packed in an unknown way
+)
+"""What reading a file of JSON, packed or not, can end in."""
 
 
 class MissingFile(FileNotFoundError):
@@ -126,6 +135,10 @@ class FileBenchmark(MeanOfScores):
             split: "test" or "all".
             limit: only so many; None for all of the split.
             seed: which sample the test split is, where the paper draws one.
+
+        Raises:
+            MissingFile: a file is not there.
+            ValueError: there is no such split, or the files are damaged or have no items.
         """
         if split not in ("test", "all"):
             raise ValueError(f"no split named {split!r}; there are: test, all")
@@ -133,6 +146,11 @@ class FileBenchmark(MeanOfScores):
             raise ValueError(f"limit = {limit}: give a number of items, or None for all")
         if split not in self._loaded:
             self._loaded[split] = self.load(split)
+            if not self._loaded[split]:
+                raise ValueError(
+                    f"{self.name}'s files in {str(self.folder)!r} have no items of the split "
+                    f"{split!r}: are they whole?"
+                )
         items = self._loaded[split]
         if split == "test" and self.sampled is not None:
             items = sample(items, self.sampled, seed)
@@ -158,8 +176,20 @@ def read_json(path: Path) -> Any:
     """
     try:
         return json.loads(_bytes(path))
-    except (ValueError, EOFError, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+    except DAMAGE as error:
         raise ValueError(f"cannot read {str(path)!r} as JSON: {error}") from error
+
+
+def read_text(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        ValueError: it is not UTF-8; the message names the file.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{str(path)!r} is not UTF-8: {error}") from None
 
 
 def _bytes(path: Path) -> bytes:

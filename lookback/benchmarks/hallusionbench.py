@@ -23,9 +23,16 @@ from lookback.benchmarks.base import Item, Judged, benchmark
 from lookback.benchmarks.files import FileBenchmark, ImageFile, read_json
 from lookback.benchmarks.judge import Case, Judge, Verdict, get_judge
 from lookback.benchmarks.metrics import all_right, mean_percent
+from lookback.benchmarks.shapes import ID, Shape, check_rows
 
 FILE = "HallusionBench.json"
 _KEYS = ("category", "subcategory", "set_id", "figure_id", "question_id")
+_SHAPE: Shape = {
+    **dict.fromkeys((*_KEYS, "visual_input", "gt_answer"), ID),
+    "question": str,
+    "gt_answer_details": str,
+    "filename": (str, type(None)),
+}
 
 
 @benchmark("hallusionbench", title="HallusionBench")
@@ -68,11 +75,9 @@ class HallusionBench(FileBenchmark, Judged):
     def load(self, split: str) -> Sequence[Item]:
         """The VD rows, or all."""
         path = self.find(FILE)
-        rows = read_json(path)
-        try:
-            items = [self._item(number, row) for number, row in enumerate(rows)]
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{str(path)!r} is not HallusionBench's list: {error!r}") from error
+        where = f"{str(path)!r} is not HallusionBench's list"
+        rows = check_rows(read_json(path), _SHAPE, where)
+        items = [self._item(number, row) for number, row in enumerate(rows)]
         return [item for item in items if split == "all" or item.truth["category"] == "VD"]
 
     def _item(self, number: int, row: dict[str, Any]) -> Item:

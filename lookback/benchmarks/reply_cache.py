@@ -67,7 +67,7 @@ def _read(path: Path) -> dict[str, str]:
         try:
             entry = json.loads(line)
             replies[entry["key"]] = str(entry["reply"])
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             continue
     return replies
 

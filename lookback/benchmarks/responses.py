@@ -108,7 +108,7 @@ def read_line(line: str | bytes) -> tuple[str, dict[str, Any]]:
     """
     try:
         entry = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from None
     if not isinstance(entry, dict):
         raise ValueError('not an object: {"id": ..., "response": "..."} is needed')

@@ -6,7 +6,14 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from lookback.benchmarks.base import BENCHMARKS, Benchmark, Judged, LeavingOut, get_benchmark
+from lookback.benchmarks.base import (
+    BENCHMARKS,
+    Benchmark,
+    Judged,
+    LeavingOut,
+    Unjudging,
+    get_benchmark,
+)
 from lookback.benchmarks.files import FileBenchmark, MissingFile
 from lookback.benchmarks.responses import Matched, Problem, read_responses
 
@@ -100,10 +107,8 @@ def evaluate(
     known_as = f"{benchmark.name}'s split {split!r}"
     matched = read_responses(responses, benchmark.items(split), known_as)
     name, problems = os.fspath(responses), matched.problems
-    if strict and problems:
-        raise BadResponses(
-            f"{len(problems)} problems in {name!r}, the first: {problems[0]}", problems
-        )
+    if strict:
+        _refuse(name, problems)
     if not matched.items:
         raise BadResponses(f"no response in {name!r} is to an item of {known_as}", problems)
     headline = _headline(matched, known_as)
@@ -114,6 +119,9 @@ def evaluate(
             problems,
         )
     metrics = benchmark.aggregate(matched.items, matched.responses)
+    problems = _unjudged(benchmark, matched) + problems
+    if strict:
+        _refuse(name, problems)
     return Evaluation(
         benchmark.name,
         split,
@@ -126,6 +134,21 @@ def evaluate(
         problems,
         headline,
     )
+
+
+def _refuse(name: str, problems: list[Problem]) -> None:
+    if problems:
+        raise BadResponses(
+            f"{len(problems)} problems in {name!r}, the first: {problems[0]}", problems
+        )
+
+
+def _unjudged(benchmark: Benchmark, matched: Matched) -> list[Problem]:
+    """Responses that count as wrong because nobody could judge them, by their lines."""
+    if not isinstance(benchmark, Unjudging):
+        return []
+    found = benchmark.unjudged(matched.items, matched.responses)
+    return [Problem(matched.lines[index], f"not judged: {why}") for index, why in found.items()]
 
 
 def _headline(matched: Matched, known_as: str) -> str:

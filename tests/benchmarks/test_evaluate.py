@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from chat_server import serve, status
+from chat_server import completion, raw, serve, status
 from shared_data import shared
 
 from lookback.benchmarks import BENCHMARKS, get_benchmark
@@ -279,6 +279,42 @@ def test_a_judge_that_fails_is_one_line(run, hallusionbench, write, monkeypatch)
         )
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert f"lookback: the judge 'm' at {url}/ gave no answer in 6 attempts" in err
+
+
+def test_a_reply_that_is_no_text_fails_its_line_alone(run, hallusionbench, write):
+    path = write(*[(n, f"Yes, {n}.") for n in range(4)])
+    half = raw(json.dumps(completion("correct \ud83d")).encode())
+    with serve(lambda _, text: half if "Yes, 2." in text else "correct") as (url, _):
+        arguments = ("evaluate", "hallusionbench", "--data", hallusionbench, "--responses", path)
+        arguments += ("--judge-url", url, "--judge-model", "m", "--json")
+        code, out, err = run(*arguments)
+        strict = run(*arguments, "--strict")
+    data = json.loads(out)
+    assert (code, data["items"], data["metrics"]["correctness"]) == (0, 4, 75)
+    message = "not judged: the judge's reply has half a character, '\\ud83d'"
+    assert data["problems"] == [{"line": 3, "message": message}]
+    assert err == f"lookback: line 3: {message}\n"
+    assert strict[:2] == (1, "")
+
+
+def test_the_key_is_not_in_what_a_failing_judge_makes_the_command_say(
+    run, hallusionbench, write, monkeypatch
+):
+    monkeypatch.setenv("LOOKBACK_TRACEBACK", "1")
+    path = write(*[(n, f"Yes, {n}.") for n in range(4)])
+
+    def echo(handler):
+        handler.reply(403, {"error": {"message": f"{handler.headers['Authorization']} is bad"}})
+
+    with serve(lambda *_: echo) as (url, _):
+        code, out, err = run(
+            *("evaluate", "hallusionbench", "--data", hallusionbench, "--responses", path),
+            *("--judge-url", url, "--judge-model", "m", "--judge-key", "my-secret"),
+        )
+    assert (code, out) == (1, "")
+    assert "Traceback" in err
+    assert "Bearer *** is bad" in err
+    assert "my-secret" not in err
 
 
 def test_benchmarks_are_listed_with_their_source_and_whether_they_are_found(run, vqav2):

@@ -117,9 +117,7 @@ def test_the_first_missing_ids_are_named_and_the_rest_counted(tmp_path):
     path = tmp_path / "responses.jsonl"
     path.write_text('{"id": 1, "response": "yes"}\n{"id": 3, "response": "yes"}\n')
     (problem,) = read_responses(path, items).problems
-    assert problem.message == (
-        "missing ids: 8 of 10 items have no response (0, 2, 4, 5, 6, ...)"
-    )
+    assert problem.message == ("missing ids: 8 of 10 items have no response (0, 2, 4, 5, 6, ...)")
     (problem,) = read_responses(path, items[:7]).problems  # five: all of them are named
     assert problem.message == "missing ids: 5 of 7 items have no response (0, 2, 4, 5, 6)"
 

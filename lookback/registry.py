@@ -235,4 +235,4 @@ def _home(thing: object) -> tuple[str, str]:
 
 def words(error: BaseException) -> str:
     """An error's kind and message in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    return " ".join([f"{type(error).__name__}:", *str(error).split()]).removesuffix(":")

@@ -120,8 +120,7 @@ def score(
     """Score answers that exist already, from any model or person, and rank them."""
     given = list(responses or [])
     if file is not None:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-        given += [line for line in text.splitlines() if line.strip()]
+        given += [line for line in _read(file).splitlines() if line.strip()]
     if not given:
         raise ValueError("no answers given: write them as arguments, or name a --file")
     params = _params(scorer, alpha, lam, settings)
@@ -159,6 +158,15 @@ def scorers(as_json: Json = False) -> None:
         )
         return
     show_scorers(known)
+
+
+def _read(file: Path) -> str:
+    """The text of a file; - is stdin."""
+    if str(file) == "-":
+        return sys.stdin.read()
+    from lookback.benchmarks.files import read_text
+
+    return read_text(file)
 
 
 def _params(

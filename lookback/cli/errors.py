@@ -30,7 +30,7 @@ def report(error: Exception) -> None:
 def explain(error: Exception) -> str:
     """An error in one line: what users did, which plugin failed, or that it is a bug."""
     if (plugin := plugin_in(error.__traceback__)) is not None:
-        line = f"the plugin {plugin} failed: {words(error)}{_see_traceback()}"
+        line = f"the plugin {plugin} failed: {words(error)} ({TRACEBACK_VARIABLE}=1 shows where)"
     elif isinstance(error, MemoryError):
         line = f"out of memory{_after_colon(error)}: ask for less at once, or free some memory"
     elif isinstance(error, EXPECTED):
@@ -38,7 +38,7 @@ def explain(error: Exception) -> str:
     else:
         line = (
             f"this is a bug: {words(error)}; please report it in the project's issue tracker, with "
-            f"the command and the traceback{_see_traceback()}"
+            f"the command and the traceback ({TRACEBACK_VARIABLE}=1 shows it)"
         )
     line = printable(" ".join(line.split()))
     return line if len(line) <= LONGEST else f"{line[:LONGEST]}... ({len(line)} characters)"
@@ -46,7 +46,3 @@ def explain(error: Exception) -> str:
 
 def _after_colon(error: Exception) -> str:
     return f": {error}" if str(error) else ""
-
-
-def _see_traceback() -> str:
-    return f" ({TRACEBACK_VARIABLE}=1 shows it)"

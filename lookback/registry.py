@@ -46,6 +46,16 @@ class SettingError(TypeError):
     """Something registered has no such setting, or lacks one; the message says which there are."""
 
 
+WRONG_KIND = (TypeError, AttributeError, OverflowError)
+"""What comes of a setting that is text where a number is needed, and the like."""
+
+
+def wrong_kind(who: str, settings: Mapping[str, object], error: Exception) -> SettingError:
+    """The error of something that failed with settings which it does have, by their values."""
+    given = ", ".join(f"{name} = {value!r:.60}" for name, value in settings.items())
+    return SettingError(f"{who} cannot work with {given} ({words(error)})")
+
+
 class Entry(Protocol):
     """What can be registered."""
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lookback.registry import Registry, SettingError
+from lookback.registry import WRONG_KIND, Registry, SettingError, words, wrong_kind
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
 
@@ -181,10 +181,11 @@ class Scorer:
         try:
             found = self.function(what, **settings)
         except Exception as error:
-            if not self.own:  # its messages are ours already
-                raise
-            words = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ScorerError(f"scorer {self.name!r} failed: {words}") from error
+            if self.own:
+                raise ScorerError(f"scorer {self.name!r} failed: {words(error)}") from error
+            if settings and isinstance(error, WRONG_KIND):
+                raise wrong_kind(f"scorer {self.name!r}", settings, error) from error
+            raise  # its messages are ours already
         try:
             scores = np.asarray(found, dtype=np.float64)
         except (TypeError, ValueError):

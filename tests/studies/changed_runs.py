@@ -22,6 +22,17 @@ def change_rows(run, candidate=None, item=None):
     return Run(run.path)
 
 
+def keep_rows(run, keep):
+    """The run with only those candidates of which a function says so."""
+    rows = [row for row in read_table(run.path, "candidates").to_pylist() if keep(row)]
+    by_shard = {}
+    for row in rows:
+        by_shard.setdefault(row["item"] // 10, []).append(row)
+    for shard, here in by_shard.items():
+        write_shard(run.path, "candidates", shard, here)
+    return Run(run.path)
+
+
 def set_tokens(row, tokens, text=None, **signals):
     """Give a candidate other tokens; signals that are not given are of the same length."""
     row["tokens"], row["length"] = list(tokens), len(tokens)

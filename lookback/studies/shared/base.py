@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lookback.benchmarks.base import BENCHMARKS
-from lookback.registry import Registry, SettingError
+from lookback.registry import WRONG_KIND, Registry, SettingError, words, wrong_kind
 from lookback.runs import Run
 from lookback.runs.layout import RunError
 from lookback.runs.part import items_with_quality
@@ -231,10 +231,11 @@ class Study:
         except (StudyError, RunError):
             raise
         except Exception as error:
-            if not self.own:  # its messages are ours already
-                raise
-            words = " ".join(f"{type(error).__name__}: {error}".split())
-            raise StudyError(f"study {self.name!r} failed: {words}") from error
+            if self.own:
+                raise StudyError(f"study {self.name!r} failed: {words(error)}") from error
+            if params and isinstance(error, WRONG_KIND):
+                raise wrong_kind(f"study {self.name!r}", params, error) from error
+            raise  # its messages are ours already
         if not isinstance(result, Result):
             raise StudyError(
                 f"study {self.name!r} gave {result!r:.60}: it must give a lookback.studies.Result"

@@ -17,7 +17,7 @@ from lookback.scores.base import SCORERS
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 MADE = [
-    {"lb", "cands", "best"},
+    {"cands", "best"},
     {"rec", "out", "best"},
     {"messages", "best"},
     {"cautious"},

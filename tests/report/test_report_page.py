@@ -265,8 +265,9 @@ def test_it_says_what_each_method_picks(opened, runs, n):
         }
         quality = runs[0].quality()[row]
         lines = opened.execute_script(
-            """return [...document.querySelectorAll("#asked .picks tr")].map((tr) =>
-                 [tr.dataset.method, tr.dataset.pick, ...[...tr.cells].map((c) => c.textContent)])"""
+            """const texts = (tr) => [...tr.cells].map((cell) => cell.textContent);
+               return [...document.querySelectorAll("#asked .picks tr")]
+                 .map((tr) => [tr.dataset.method, tr.dataset.pick, ...texts(tr)])"""
         )
         assert lines == [
             [m, str(i), get_scorer(m).title, f"candidate {i + 1}", f"{quality[i]:.2f}"]

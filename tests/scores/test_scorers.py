@@ -273,5 +273,5 @@ def test_what_fails_without_a_setting_is_not_blamed_on_one(monkeypatch):
         raise TypeError("a bug")
 
     monkeypatch.setitem(SCORERS._entries, "entropy", replace(scorer, function=fails))
-    with pytest.raises(TypeError, match="^a bug$"):
+    with pytest.raises(TypeError, match=r"^a bug$"):
         make_candidates([3, 2]).rank("entropy")

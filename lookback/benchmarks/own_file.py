@@ -87,7 +87,7 @@ def _parquet(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
     try:
         with pq.ParquetFile(path) as file:
             rows = file.read().to_pylist()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise ValueError(f"{str(path)!r} is no Parquet: {error}") from None
     for number, row in enumerate(rows, start=1):
         yield number, _parsed(_without_nulls(row), lists=())

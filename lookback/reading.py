@@ -7,8 +7,10 @@ data file can point anywhere. Each is refused here, with a line that says so.
 from __future__ import annotations
 
 import gzip
+import lzma
 import os
 import stat
+import struct
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -25,6 +27,7 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+_DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, struct.error, zipfile.BadZipFile)
 _CHUNK = MIB
 _RATIO_FROM = 16 * MIB  # a few repeated lines may pack better than any limit
 
@@ -86,7 +89,7 @@ def read_unpacked(path: Path, member: str) -> bytes:
                 raise ValueError(f"{len(found)} {member} files in the archive: one is needed")
             with archive.open(found[0]) as file:
                 return _inflate(file, found[0].compress_size, repr(str(path)))
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+    except _DAMAGE as error:
         raise ValueError(f"the archive is broken: {error}") from error
     except (RuntimeError, NotImplementedError) as error:  # a password, an unknown method
         raise ValueError(f"the archive cannot be unpacked: {error}") from error

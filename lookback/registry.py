@@ -28,14 +28,32 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
 PLUGINS_VARIABLE = "LOOKBACK_PLUGINS"
 """Names modules and files to import, separated like the entries of PATH."""
 
+_plugins: dict[str, str] = {}
+"""Modules that were imported as plugins or for an entry point: what their users call them."""
+
 
 class PluginError(ValueError):
     """A plugin, or another package's entry, cannot be loaded; the message says which and why."""
+
+
+class SettingError(TypeError):
+    """Something registered has no such setting, or lacks one; the message says which there are."""
+
+
+WRONG_KIND = (TypeError, AttributeError, OverflowError)
+"""What comes of a setting that is text where a number is needed, and the like."""
+
+
+def wrong_kind(who: str, settings: Mapping[str, object], error: Exception) -> SettingError:
+    """The error of something that failed with settings which it does have, by their values."""
+    given = ", ".join(f"{name} = {value!r:.60}" for name, value in settings.items())
+    return SettingError(f"{who} cannot work with {given} ({words(error)})")
 
 
 class Entry(Protocol):
@@ -133,13 +151,14 @@ class Registry(Generic[E]):
             importlib.import_module(self.builtin[name])
             return
         point = self._points()[name]
+        _plugins[point.module] = point.value
         try:
             found = point.load()
             if name not in self._entries:
                 self._adopt(name, found)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PluginError(
-                f"the {self.kind} {name!r} ({point.value}) cannot be loaded: {_words(error)}"
+                f"the {self.kind} {name!r} ({point.value}) cannot be loaded: {words(error)}"
             ) from error
 
 
@@ -165,13 +184,25 @@ def load_plugin(plugin: str) -> None:
         return
     if is_file and not path.is_file():
         raise FileNotFoundError(f"no plugin {plugin}: there is no such file")
+    _plugins[name] = plugin
     try:
         if is_file:
             _run_file(name, path)
         else:
             importlib.import_module(name)
-    except Exception as error:
-        raise PluginError(f"the plugin {plugin} failed: {_words(error)}") from error
+    except (Exception, SystemExit) as error:  # a script that ends itself must not end the command
+        raise PluginError(f"the plugin {plugin} failed: {words(error)}") from error
+
+
+def plugin_in(trace: TracebackType | None) -> str | None:
+    """The plugin that an error passed through, as its user named it; None if it met none."""
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__", ""))
+        for name, plugin in _plugins.items():
+            if module == name or module.startswith(f"{name}."):
+                return plugin
+        trace = trace.tb_next
+    return None
 
 
 def _run_file(name: str, path: Path) -> None:
@@ -212,5 +243,6 @@ def _home(thing: object) -> tuple[str, str]:
     )
 
 
-def _words(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
+def words(error: BaseException) -> str:
+    """An error's kind and message in one line."""
+    return " ".join([f"{type(error).__name__}:", *str(error).split()]).removesuffix(":")

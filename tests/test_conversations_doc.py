@@ -8,6 +8,7 @@ from engines.reference import noise
 from zoo import build
 
 import lookback
+from lookback.conversations import Source
 
 PAGE = (Path(__file__).parents[1] / "docs" / "conversations.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -28,16 +29,24 @@ def test_the_snippets_run_one_after_another(tmp_path, monkeypatch):
     assert (part.visual_lookback < whole.visual_lookback).all()
 
 
-@pytest.mark.parametrize("way", re.findall(r'^\| `"?([a-z:0-9-]+)"?`', PAGE, re.MULTILINE))
-def test_the_table_names_ways_that_exist(way):
-    messages = [
-        {
-            "role": "user",
-            "content": [
-                {"type": "image", "image": noise()},
-                {"type": "video", "video": [noise()]},
-                {"type": "text", "text": "why?", "source": True},
-            ],
-        }
+WAYS = {
+    "image:0": Source(images=frozenset({0})),
+    "last-turn": Source(images=frozenset({0}), videos=frozenset({0})),
+    "marked": Source(texts=frozenset({0})),
+    "none": Source(),
+}
+
+
+def test_the_table_names_ways_that_exist():
+    assert re.findall(r'^\| `"?([a-z:0-9-]+)"?`', PAGE, re.MULTILINE) == list(WAYS)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_is_what_the_table_says(way):
+    parts = [
+        {"type": "image", "image": noise()},
+        {"type": "video", "video": [noise()]},
+        {"type": "text", "text": "why?", "source": True},
     ]
-    lookback.Conversation.from_messages(messages).source(way)
+    conversation = lookback.Conversation.from_messages([{"role": "user", "content": parts}])
+    assert conversation.source(way) == WAYS[way]

@@ -1,5 +1,6 @@
 """The README's Python, run as it stands, on a tiny model in place of the named one."""
 
+import math
 import re
 from pathlib import Path
 
@@ -15,6 +16,14 @@ from lookback.scores.base import SCORERS
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+MADE = [
+    {"cands", "best"},
+    {"rec", "out", "best"},
+    {"messages", "best"},
+    {"cautious"},
+    {"run"},
+]
+"""What is there after each block."""
 
 
 @pytest.fixture
@@ -40,7 +49,14 @@ def names(tmp_path, monkeypatch):
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.strip().split("\n")[0][:40])
 def test_the_snippet_runs(block, names, monkeypatch):
     monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
+    before = dict(names)
     exec(block, names)
+    made = {name for name in names if name not in before or names[name] is not before[name]}
+    assert MADE[BLOCKS.index(block)] <= made
+    if "best" in made:  # the highest score that there is
+        assert math.isfinite(names["best"].score)
+    if "cautious" in made:
+        assert SCORERS.get("cautious").function is names["cautious"]
 
 
 def test_the_scorer_is_a_plugin_as_it_stands(names, tmp_path, monkeypatch):

@@ -28,11 +28,12 @@ from pathlib import Path
 
 from lookback.benchmarks import english
 from lookback.benchmarks.base import Item, benchmark
-from lookback.benchmarks.files import FileBenchmark, ImageFile, read_json
+from lookback.benchmarks.files import FileBenchmark, ImageFile, read_json, read_text
 from lookback.benchmarks.metrics import f1, mean_percent, share
-from lookback.reading import read_bytes
+from lookback.benchmarks.shapes import ID, Shape, check_lists, check_rows, check_words
 
 CLOSE = 0.8  # word vectors with a larger cosine are of one meaning
+_QUERY: Shape = {"id": ID, "image": str, "query": str}
 _FOLDERS = ("", "data/", "query/", "data/query/")  # of the official repository
 
 
@@ -82,23 +83,45 @@ class Amber(FileBenchmark):
 
     def load(self, split: str) -> Sequence[Item]:
         """One item a generative query, by the query's id."""
-        annotations = {entry["id"]: entry for entry in read_json(self._file("annotations.json"))}
+        path = self._file("annotations.json")
+        rows = check_rows(read_json(path), {"id": ID, "type": str}, repr(str(path)))
+        annotations = {entry["id"]: entry for entry in rows}
+        queries = self._queries()
         items = []
-        for query in read_json(self._queries()):
+        for query in check_rows(read_json(queries), _QUERY, repr(str(queries))):
             if query["id"] not in annotations:
                 raise ValueError(f"AMBER's annotations.json has no id {query['id']}")
             entry = annotations[query["id"]]
             if entry["type"] == "generative":
                 places = tuple(f"{place}{query['image']}" for place in ("", "image/", "images/"))
                 image = ImageFile(self.folder, places, self.source, from_data=True)
-                truth = {"truth": entry["truth"], "hallu": entry["hallu"]}
+                where = f"{str(path)!r}, id {query['id']}"
+                truth = {
+                    key: check_words(entry.get(key), f"{where}, {key!r}")
+                    for key in ("truth", "hallu")
+                }
                 items.append(Item(str(query["id"]), query["query"], truth, image))
+        self._check_things(items)
         return items
+
+    def _check_things(self, items: Sequence[Item]) -> None:
+        """Files that have nothing in common would give zeros for any response.
+
+        Raises:
+            ValueError: no true thing of any image is a noun that is kept.
+        """
+        things = {thing.lower() for item in items for thing in item.truth["truth"]}
+        if items and not things & self._vocabulary:
+            raise ValueError(
+                f"none of the {len(things)} things of AMBER's annotations.json is in "
+                f"{str(self._file('relation.json'))!r}: every response would score 0"
+            )
 
     @cached_property
     def _associated(self) -> dict[str, list[str]]:
         """The nouns that stand for a thing beside its own name."""
-        relation = read_json(self._file("relation.json"))
+        path = self._file("relation.json")
+        relation = check_lists(read_json(path), repr(str(path)))
         return {thing.lower(): [n.lower() for n in nouns] for thing, nouns in relation.items()}
 
     @cached_property
@@ -108,7 +131,7 @@ class Amber(FileBenchmark):
 
     @cached_property
     def _safe_words(self) -> set[str]:
-        return set(read_bytes(self._file("safe_words.txt")).decode("utf-8").split())
+        return set(read_text(self._file("safe_words.txt")).split())
 
     @cached_property
     def _by_vectors(self) -> bool:

@@ -1,8 +1,8 @@
 """What every benchmark offers: items to ask about, a score for one response, a summary of many.
 
 A benchmark knows nothing of models: it hands out images and questions and judges text. What it may
-offer beside that is a protocol of its own (`Mentioning`, `Preparing`, `Judged`, `Fingerprinted`,
-`LeavingOut`), which a class names among its bases.
+offer beside that is a protocol of its own (`Mentioning`, `Preparing`, `Judged`, `Unjudging`,
+`Fingerprinted`, `LeavingOut`), which a class names among its bases.
 """
 
 from __future__ import annotations
@@ -140,6 +140,15 @@ class Judged(Protocol):
 
     def judge_name(self) -> str:
         """Who judges; shown beside every number that comes from it."""
+        ...
+
+
+@runtime_checkable
+class Unjudging(Protocol):
+    """A benchmark that may be unable to judge a response, which then counts as wrong."""
+
+    def unjudged(self, items: Sequence[Item], responses: Sequence[str]) -> dict[int, str]:
+        """The positions of those it was unable to judge, each with the reason."""
         ...
 
 

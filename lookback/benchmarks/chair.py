@@ -23,6 +23,7 @@ from lookback.benchmarks.coco_objects import CATEGORIES, CATEGORY_OF, located, r
 from lookback.benchmarks.english import Readings, Word, tokens
 from lookback.benchmarks.files import DATA_VARIABLE, FileBenchmark, coco_image, read_json
 from lookback.benchmarks.metrics import f1, mean_percent, share
+from lookback.benchmarks.shapes import check_lists, check_rows, get_list
 
 PROMPT = "Please describe this image in detail."
 READY = "ground_truth_objects.json"
@@ -97,7 +98,7 @@ class Chair(FileBenchmark, Mentioning, Preparing):
         else:
             instances, captions = self._coco()
             subset = "train2014" if "train" in instances.name else subset
-            truths = _coco_truths(read_json(instances), read_json(captions))
+            truths = _coco_truths(instances, captions)
         ids, folder = sorted(truths), self.folder
 
         def make(index: int) -> Item:
@@ -200,7 +201,7 @@ def _truth(objects: Sequence[str], captions: Sequence[str] = ()) -> dict[str, An
 def _ready_truths(path: Path) -> dict[int, dict[str, Any]]:
     """The truth of each image from a file that has it ready."""
     truths = {}
-    for number, objects in read_json(path).items():
+    for number, objects in check_lists(read_json(path), repr(str(path))).items():
         if not number.isdecimal():
             raise ValueError(f"{str(path)!r}: {number!r} is not COCO's number of an image")
         unknown = sorted(set(objects) - set(CATEGORIES))
@@ -212,13 +213,27 @@ def _ready_truths(path: Path) -> dict[int, dict[str, Any]]:
     return truths
 
 
-def _coco_truths(instances: Any, captions: Any) -> dict[int, dict[str, Any]]:
+def _coco_truths(instances: Path, captions: Path) -> dict[int, dict[str, Any]]:
     """The truth of each image from COCO's own files; captions are read when they are needed."""
-    names = {category["id"]: category["name"] for category in instances["categories"]}
-    objects: dict[int, set[str]] = {image["id"]: set() for image in instances["images"]}
-    for annotation in instances["annotations"]:
-        objects[annotation["image_id"]].add(names[annotation["category_id"]])
+    data = read_json(instances)
+    categories = _rows(data, instances, "categories", id=int, name=str)
+    names = {row["id"]: row["name"] for row in categories}
+    images = _rows(data, instances, "images", id=int)
+    objects: dict[int, set[str]] = {row["id"]: set() for row in images}
+    for row in _rows(data, instances, "annotations", image_id=int, category_id=int):
+        image, category = row["image_id"], row["category_id"]
+        if image not in objects or category not in names:
+            raise ValueError(
+                f"{str(instances)!r}: an annotation is of image {image} and category {category}, "
+                "and one of them is not listed"
+            )
+        objects[image].add(names[category])
     said: dict[int, list[str]] = {}
-    for annotation in captions["annotations"]:
-        said.setdefault(annotation["image_id"], []).append(annotation["caption"])
+    data = read_json(captions)
+    for row in _rows(data, captions, "annotations", image_id=int, caption=str):
+        said.setdefault(row["image_id"], []).append(row["caption"])
     return {number: _truth(sorted(seen), said.get(number, ())) for number, seen in objects.items()}
+
+
+def _rows(data: Any, path: Path, key: str, **shape: type) -> list[dict[str, Any]]:
+    return check_rows(get_list(data, path, key), shape, f"{str(path)!r}, {key!r}")

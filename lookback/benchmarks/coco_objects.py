@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lookback.reading import read_bytes
+from lookback.benchmarks.files import read_text
 
 # Category: further names, of one word each.
 _TABLE = {
@@ -168,10 +168,10 @@ def read_synonyms(path: Path) -> dict[str, str]:
     public code, a word that has a further blank in front or a capital matches no text.
 
     Raises:
-        ValueError: the file is not of that form.
+        ValueError: the file is not of that form, or empty.
     """
     category_of = {}
-    for number, line in enumerate(read_bytes(path).decode("utf-8").splitlines(), start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         names = line.strip().split(", ")
         if names == [""]:
             continue
@@ -181,6 +181,8 @@ def read_synonyms(path: Path) -> dict[str, str]:
                 "a line is a category and its synonyms, separated by a comma and a blank"
             )
         category_of.update(dict.fromkeys(names, names[0]))
+    if not category_of:
+        raise ValueError(f"{str(path)!r} has no words: no object could be found with it")
     return category_of
 
 

@@ -6,9 +6,16 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from lookback.benchmarks.base import BENCHMARKS, Benchmark, Judged, LeavingOut, get_benchmark
+from lookback.benchmarks.base import (
+    BENCHMARKS,
+    Benchmark,
+    Judged,
+    LeavingOut,
+    Unjudging,
+    get_benchmark,
+)
 from lookback.benchmarks.files import FileBenchmark, MissingFile
-from lookback.benchmarks.responses import Problem, read_responses
+from lookback.benchmarks.responses import Matched, Problem, read_responses
 
 
 class BadResponses(ValueError):
@@ -37,6 +44,8 @@ class Evaluation:
         judge: who judged, where somebody has to.
         notes: what a reader of the numbers should know.
         problems: what was wrong with the file of responses.
+        headline: what to know before any number: of how many responses the numbers are, if not of
+            all; "" if they are.
     """
 
     benchmark: str
@@ -48,10 +57,12 @@ class Evaluation:
     judge: str | None = None
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    headline: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-able data; what is empty is left out, except the first three."""
+        """As JSON-able data; what is empty is left out, except items and metrics."""
         data: dict[str, Any] = {
+            "headline": self.headline,
             "benchmark": self.benchmark,
             "items": self.items,
             "metrics": self.metrics,
@@ -69,23 +80,26 @@ def evaluate(
     responses: str | os.PathLike[str],
     data: str | os.PathLike[str] | None = None,
     split: str | None = None,
-    strict: bool = False,
+    strict: bool | None = None,
     **settings: Any,
 ) -> Evaluation:
     """All metrics of a benchmark for a file of responses.
 
-    Only items that have a response are scored; the result says how many have none.
+    Only items that have a response are scored; the result says how many have none, and on top how
+    many of the responses are to no item.
 
     Args:
         benchmark: its name, or the benchmark itself.
         responses: the file, see `responses`.
         data: the folder of the benchmark's files, or the file of one's own.
         split: which items; by default the benchmark's `default_split`.
-        strict: whether any problem with the file is an error.
+        strict: whether any problem with the file is an error; by default it is if fewer than half
+            of the responses are to an item: they are then of another benchmark or split.
         settings: what this benchmark alone takes.
 
     Raises:
-        BadResponses: nothing can be scored, or `strict` and there are problems.
+        BadResponses: nothing can be scored, `strict` and there are problems, or fewer than half of
+            the responses are to an item.
     """
     if isinstance(benchmark, str):
         benchmark = get_benchmark(benchmark, data, **settings)
@@ -93,13 +107,21 @@ def evaluate(
     known_as = f"{benchmark.name}'s split {split!r}"
     matched = read_responses(responses, benchmark.items(split), known_as)
     name, problems = os.fspath(responses), matched.problems
-    if strict and problems:
-        raise BadResponses(
-            f"{len(problems)} problems in {name!r}, the first: {problems[0]}", problems
-        )
+    if strict:
+        _refuse(name, problems)
     if not matched.items:
         raise BadResponses(f"no response in {name!r} is to an item of {known_as}", problems)
+    headline = _headline(matched, known_as)
+    if strict is None and 2 * matched.known < matched.given:
+        raise BadResponses(
+            f"{name!r}: {headline}; name the right file, --split or --data, or score them alone "
+            "with --no-strict",
+            problems,
+        )
     metrics = benchmark.aggregate(matched.items, matched.responses)
+    problems = _unjudged(benchmark, matched) + problems
+    if strict:
+        _refuse(name, problems)
     return Evaluation(
         benchmark.name,
         split,
@@ -110,7 +132,30 @@ def evaluate(
         benchmark.judge_name() if isinstance(benchmark, Judged) else None,
         [*_left_out(benchmark), *benchmark.notes],
         problems,
+        headline,
     )
+
+
+def _refuse(name: str, problems: list[Problem]) -> None:
+    if problems:
+        raise BadResponses(
+            f"{len(problems)} problems in {name!r}, the first: {problems[0]}", problems
+        )
+
+
+def _unjudged(benchmark: Benchmark, matched: Matched) -> list[Problem]:
+    """Responses that count as wrong because nobody could judge them, by their lines."""
+    if not isinstance(benchmark, Unjudging):
+        return []
+    found = benchmark.unjudged(matched.items, matched.responses)
+    return [Problem(matched.lines[index], f"not judged: {why}") for index, why in found.items()]
+
+
+def _headline(matched: Matched, known_as: str) -> str:
+    """Of how many of the file's responses the numbers are; "" if of all."""
+    if matched.known == matched.given:
+        return ""
+    return f"only {matched.known} of {matched.given} responses are to items of {known_as}"
 
 
 def _left_out(benchmark: Benchmark) -> list[str]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lookback.benchmarks.base import Item
 from lookback.benchmarks.metrics import MeanOfScores
 from lookback.limits import LimitError
-from lookback.reading import check_inside, read_unpacked
+from lookback.reading import check_inside, read_bytes, read_unpacked
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -126,6 +126,10 @@ class FileBenchmark(MeanOfScores):
             split: "test" or "all".
             limit: only so many; None for all of the split.
             seed: which sample the test split is, where the paper draws one.
+
+        Raises:
+            MissingFile: a file is not there.
+            ValueError: there is no such split, or the files are damaged or have no items.
         """
         if split not in ("test", "all"):
             raise ValueError(f"no split named {split!r}; there are: test, all")
@@ -133,6 +137,11 @@ class FileBenchmark(MeanOfScores):
             raise ValueError(f"limit = {limit}: give a number of items, or None for all")
         if split not in self._loaded:
             self._loaded[split] = self.load(split)
+            if not self._loaded[split]:
+                raise ValueError(
+                    f"{self.name}'s files in {str(self.folder)!r} have no items of the split "
+                    f"{split!r}: are they whole?"
+                )
         items = self._loaded[split]
         if split == "test" and self.sampled is not None:
             items = sample(items, self.sampled, seed)
@@ -160,8 +169,20 @@ def read_json(path: Path) -> Any:
         return json.loads(read_unpacked(path, ".json"))
     except LimitError:
         raise
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # no JSON, or nested too deep
         raise ValueError(f"cannot read {str(path)!r} as JSON: {error}") from error
+
+
+def read_text(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        ValueError: it is not UTF-8, or too large; the message names the file.
+    """
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{str(path)!r} is not UTF-8: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,24 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from lookback.benchmarks.base import Item, Judged, benchmark
+from lookback.benchmarks.base import Item, Judged, Unjudging, benchmark
 from lookback.benchmarks.files import FileBenchmark, ImageFile, read_json
-from lookback.benchmarks.judge import Case, Judge, Verdict, get_judge
+from lookback.benchmarks.judge import Case, FallibleJudge, Judge, Verdict, get_judge
 from lookback.benchmarks.metrics import all_right, mean_percent
+from lookback.benchmarks.shapes import ID, Shape, check_rows
 
 FILE = "HallusionBench.json"
 _KEYS = ("category", "subcategory", "set_id", "figure_id", "question_id")
+_SHAPE: Shape = {
+    **dict.fromkeys((*_KEYS, "visual_input", "gt_answer"), ID),
+    "question": str,
+    "gt_answer_details": str,
+    "filename": (str, type(None)),
+}
 
 
 @benchmark("hallusionbench", title="HallusionBench")
-class HallusionBench(FileBenchmark, Judged):
+class HallusionBench(FileBenchmark, Judged, Unjudging):
     """Correctness by a judge, and the three official accuracies.
 
     Args:
@@ -68,11 +75,9 @@ class HallusionBench(FileBenchmark, Judged):
     def load(self, split: str) -> Sequence[Item]:
         """The VD rows, or all."""
         path = self.find(FILE)
-        rows = read_json(path)
-        try:
-            items = [self._item(number, row) for number, row in enumerate(rows)]
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{str(path)!r} is not HallusionBench's list: {error!r}") from error
+        where = f"{str(path)!r} is not HallusionBench's list"
+        rows = check_rows(read_json(path), _SHAPE, where)
+        items = [self._item(number, row) for number, row in enumerate(rows)]
         return [item for item in items if split == "all" or item.truth["category"] == "VD"]
 
     def _item(self, number: int, row: dict[str, Any]) -> Item:
@@ -105,12 +110,13 @@ class HallusionBench(FileBenchmark, Judged):
     def verdicts(self, items: Sequence[Item], responses: Sequence[str]) -> list[Verdict]:
         """The judge's verdicts, one per item; many at once are judged in parallel."""
         self.notes = self.judge.notes
-        return self.judge.verdicts(
-            [
-                Case(item.question, item.truth["details"], item.truth["answer"], response)
-                for item, response in zip(items, responses, strict=True)
-            ]
-        )
+        return self.judge.verdicts(_cases(items, responses))
+
+    def unjudged(self, items: Sequence[Item], responses: Sequence[str]) -> dict[int, str]:
+        """Those that the judge cannot judge, where it can tell."""
+        judge = self.judge
+        cases = _cases(items, responses)
+        return judge.unjudged(cases) if isinstance(judge, FallibleJudge) else {}
 
     def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
         """correctness, aAcc, fAcc and qAcc; groups are made of the items given."""
@@ -130,6 +136,13 @@ class HallusionBench(FileBenchmark, Judged):
             "fAcc": all_right(figures, [r for _, r in seen]),
             "qAcc": all_right([_group(t, "question_id") for t in truths], right),
         }
+
+
+def _cases(items: Sequence[Item], responses: Sequence[str]) -> list[Case]:
+    return [
+        Case(item.question, item.truth["details"], item.truth["answer"], response)
+        for item, response in zip(items, responses, strict=True)
+    ]
 
 
 def _no_figure(truth: dict[str, Any]) -> bool:

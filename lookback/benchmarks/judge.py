@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from lookback.benchmarks.yes_no import yes_or_no
 
@@ -51,6 +51,15 @@ class Judge(Protocol):
 
     def verdicts(self, cases: Sequence[Case]) -> list[Verdict]:
         """A verdict for each case, in their order."""
+
+
+@runtime_checkable
+class FallibleJudge(Protocol):
+    """A judge that may be unable to judge a case, which then counts as unparsable."""
+
+    def unjudged(self, cases: Sequence[Case]) -> dict[int, str]:
+        """The positions of those it was unable to judge, each with the reason."""
+        ...
 
 
 class RuleJudge:

@@ -2,23 +2,24 @@
 
 Asks in parallel, asks again with growing pauses when the endpoint is busy, slow or broken, and
 keeps every reply on disk (`reply_cache`): a second run asks only what the first got no answer to.
-What cannot be had in the end is an error, never a verdict.
+What cannot be had in the end is an error, never a verdict. The key is shown nowhere (`endpoint`).
 """
 
 from __future__ import annotations
 
-import json
+import asyncio
 import os
 import random
 import re
-import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lookback.benchmarks.judge import Case, Progress, Verdict
+from lookback.benchmarks import background
+from lookback.benchmarks.endpoint import OPENAI_URL, Endpoint
+from lookback.benchmarks.judge import URL_VARIABLE, Case, FallibleJudge, Progress, Verdict
 from lookback.benchmarks.reply_cache import ReplyCache, content_key, default_cache
+from lookback.benchmarks.responses import half_character
 
 if TYPE_CHECKING:
     import openai
@@ -46,20 +47,23 @@ class BrokenReply(ValueError):
     """The endpoint answered, but not with a chat completion that has text."""
 
 
-class LanguageModelJudge:
+class LanguageModelJudge(FallibleJudge):
     """A `Judge` that asks a language model.
 
     Args:
         model: its name at the endpoint.
-        url: the endpoint's base URL; None for OpenAI's own.
+        url: the endpoint's base URL; None for OPENAI_BASE_URL, else OpenAI's own.
         key: its API key; endpoints of one's own often need none.
         cache: the file that keeps the replies; None for `reply_cache.default_cache`.
         workers: how many requests are under way at once.
         attempts: how often a request is made before giving up.
         pause: seconds before the second attempt, doubled for each further one; an endpoint that
             names a longer time is heard.
-        timeout: seconds until an attempt counts as failed.
+        timeout: seconds until an attempt counts as failed, unless its whole reply is there.
         progress: called after each reply with the number done and the number to do.
+
+    Raises:
+        ValueError: the URL, the key or the model's name cannot be sent.
     """
 
     def __init__(
@@ -74,14 +78,18 @@ class LanguageModelJudge:
         timeout: float = 60.0,
         progress: Progress | None = None,
     ) -> None:
+        if half_character(model) is not None:
+            raise ValueError(f"the judge's model {model!r} has half a character in its name")
         self.name = model
         self.notes: list[str] = []
         self.cache = ReplyCache(Path(cache).expanduser() if cache else default_cache())
-        self._client = _client(url, key, timeout)
+        self.endpoint = Endpoint(url or os.environ.get(URL_VARIABLE) or OPENAI_URL, key)
+        self._client = _client(self.endpoint, timeout)
         self._workers, self._attempts, self._pause = workers, attempts, pause
-        self._progress = progress
+        self._timeout, self._progress = timeout, progress
         self._options: dict[str, Any] = {"temperature": 0}
-        self._stop = threading.Event()
+        self._cache_is_named = bool(cache)
+        self._old: set[str] = set()
 
     def verdicts(self, cases: Sequence[Case]) -> list[Verdict]:
         """A verdict for each case; what is asked twice, here or in an earlier run, is asked once.
@@ -90,49 +98,89 @@ class LanguageModelJudge:
             JudgeError: the endpoint refused, or kept failing. Replies that came are kept.
         """
         prompts = [prompt(case) for case in cases]
-        keys = [content_key(self.name, text) for text in prompts]
         missing = {
-            key: text
-            for key, text in zip(keys, prompts, strict=True)
-            if self.cache.get(key) is None
+            text: None
+            for text in prompts
+            if half_character(text) is None and self._kept(text) is None
         }
-        self._ask_all(missing)
-        return [parse_verdict(self.cache.get(key) or "") for key in keys]
+        if missing:
+            background.run(self._ask_all(list(missing)))
+        return [parse_verdict(self._kept(text) or "") for text in prompts]
 
-    def _ask_all(self, missing: dict[str, str]) -> None:
-        self._stop.clear()
-        with ThreadPoolExecutor(self._workers) as pool:
-            asked = [pool.submit(self._ask_and_keep, key, text) for key, text in missing.items()]
-            try:
-                for done, future in enumerate(as_completed(asked), start=1):
-                    future.result()
-                    if self._progress:
-                        self._progress(done, len(asked))
-            except BaseException:  # also an interruption: nobody should wait for the rest
-                self._stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+    def unjudged(self, cases: Sequence[Case]) -> dict[int, str]:
+        """Cases that cannot be asked, or whose reply is no text: half a character is none."""
+        found = {}
+        for number, text in enumerate(map(prompt, cases)):
+            if (half := half_character(text)) is not None:
+                found[number] = f"half a character, {half!r}, cannot be shown to the judge"
+            elif (half := half_character(self._kept(text) or "")) is not None:
+                found[number] = f"the judge's reply has half a character, {half!r}"
+        return found
 
-    def _ask_and_keep(self, key: str, text: str) -> None:
-        self.cache.add(key, self.name, self._ask(text))
+    def _kept(self, text: str) -> str | None:
+        """The reply to a prompt, if there is one."""
+        reply = self.cache.get(content_key(self.name, text, self.endpoint.shown))
+        return self._kept_before(text) if reply is None else reply
 
-    def _ask(self, text: str) -> str:
+    def _kept_before(self, text: str) -> str | None:
+        """The reply in a file of an older version, which did not write down who gave it.
+
+        Only a file that the user names is trusted to be this endpoint's: the usual one has the
+        replies of all.
+        """
+        key = content_key(self.name, text)
+        reply = self.cache.get(key)
+        if reply is None:
+            return None
+        self._old.add(key)
+        file, count = str(self.cache.path), len(self._old)
+        self.notes[:] = [
+            f"{count} verdicts are from {file!r}, which does not say which endpoint gave them"
+            if self._cache_is_named
+            else f"{count} replies in {file!r} do not say which endpoint gave them, and were asked "
+            "for again; --judge-cache with that file takes them"
+        ]
+        return reply if self._cache_is_named else None
+
+    async def _ask_all(self, prompts: list[str]) -> None:
+        gate, done = asyncio.Semaphore(self._workers), 0
+
+        async def ask(text: str) -> None:
+            nonlocal done
+            async with gate:
+                reply = await self._ask(text)
+            key = content_key(self.name, text, self.endpoint.shown)
+            self.cache.add(key, self.name, self.endpoint.hide(reply))
+            done += 1
+            if self._progress:
+                self._progress(done, len(prompts))
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for text in prompts:
+                    group.create_task(ask(text))
+        except BaseExceptionGroup as failures:  # the first ends all others
+            raise failures.exceptions[0] from None
+
+    async def _ask(self, text: str) -> str:
         """The model's reply, after as many attempts as it takes and is allowed."""
         import openai
 
         broken = (
-            openai.APIConnectionError,  # timeouts too
+            openai.APIConnectionError,
             openai.APIResponseValidationError,
-            json.JSONDecodeError,
-            BrokenReply,
+            *(ValueError, RecursionError),  # no JSON; a BrokenReply
         )
         failure: Exception | None = None
         for attempt in range(self._attempts):
-            if attempt and self._stop.wait(self._wait(attempt, failure)):
-                break
+            if attempt:
+                await asyncio.sleep(self._wait(attempt, failure))
             options = self._options
             try:
-                return self._attempt(text, options)
+                async with asyncio.timeout(self._timeout):
+                    return await self._attempt(text, options)
+            except TimeoutError:
+                failure = BrokenReply(f"no whole reply in {self._timeout:g} seconds")
             except broken as error:
                 failure = error
             except openai.APIStatusError as error:
@@ -140,25 +188,30 @@ class LanguageModelJudge:
                 if error.status_code == 400 and "temperature" in str(error) and options:
                     self._options = {}  # some models take no temperature but their own
                 elif error.status_code not in (408, 409, 429) and error.status_code < 500:
-                    raise JudgeError(
-                        f"the judge {self.name!r} at {self._client.base_url} refused: {error}"
-                    ) from error
-        raise JudgeError(
-            f"the judge {self.name!r} at {self._client.base_url} gave no answer in "
-            f"{self._attempts} attempts, the last: {failure}. What it answered before is kept in "
-            f"{str(self.cache.path)!r}: run again to go on"
-        ) from failure
+                    raise self._error(f"refused: {error}") from None
+        raise self._error(
+            f"gave no answer in {self._attempts} attempts, the last: {failure}. What it answered "
+            f"before is kept in {str(self.cache.path)!r}: run again to go on"
+        )
 
-    def _attempt(self, text: str, options: dict[str, Any]) -> str:
-        reply = self._client.chat.completions.create(
+    def _error(self, what: str) -> JudgeError:
+        """An error of the endpoint, without what caused it: that may quote the key."""
+        where = f"the judge {self.name!r} at {self.endpoint.shown}"
+        error = JudgeError(f"{where} {self.endpoint.hide(what)}")
+        error.__suppress_context__ = True
+        return error
+
+    async def _attempt(self, text: str, options: dict[str, Any]) -> str:
+        reply = await self._client.chat.completions.create(
             model=self.name, messages=[{"role": "user", "content": text}], **options
         )
         try:
-            content: str | None = reply.choices[0].message.content
+            content = reply.choices[0].message.content
         except (AttributeError, IndexError, TypeError):
-            raise BrokenReply(f"a reply that is no chat completion: {str(reply)[:80]!r}") from None
-        if not content or not content.strip():
-            raise BrokenReply("an empty reply")
+            said = self.endpoint.hide(str(reply))
+            raise BrokenReply(f"a reply that is no chat completion: {said[:80]!r}") from None
+        if not isinstance(content, str) or not content.strip():
+            raise BrokenReply("a reply without text")
         return content
 
     def _wait(self, attempt: int, failure: Exception | None) -> float:
@@ -181,8 +234,11 @@ def prompt(case: Case) -> str:
 def parse_verdict(reply: str) -> Verdict:
     """The verdict in a model's reply.
 
-    A reply that begins with a verdict, or has one alone, says it. Anything else is unparsable.
+    A reply that begins with a verdict, or has one alone, says it. Anything else is unparsable, and
+    so is what is no whole text.
     """
+    if half_character(reply) is not None:
+        return "unparsable"
     text = _without_thoughts(reply).lower().strip(" \n\t*\"'`.#")
     labels: list[Verdict] = ["incorrect" if x == "not correct" else x for x in _LABEL.findall(text)]
     if labels and (len(set(labels)) == 1 or _LABEL.match(text)):
@@ -202,7 +258,7 @@ def _without_thoughts(reply: str) -> str:
     return "".join([*kept, reply[done:]])
 
 
-def _client(url: str | None, key: str | None, timeout: float) -> openai.OpenAI:
+def _client(endpoint: Endpoint, timeout: float) -> openai.AsyncOpenAI:
     try:
         import openai
     except ImportError:
@@ -210,4 +266,6 @@ def _client(url: str | None, key: str | None, timeout: float) -> openai.OpenAI:
             "a language model as the judge needs the openai package: "
             "pip install 'lookback-vlm[judge]'"
         ) from None
-    return openai.OpenAI(base_url=url, api_key=key or "none", timeout=timeout, max_retries=0)
+    return openai.AsyncOpenAI(
+        base_url=endpoint.url, api_key=endpoint.key or "none", timeout=timeout, max_retries=0
+    )

@@ -28,7 +28,7 @@ from lookback.benchmarks.base import Fingerprinted, Item, LeavingOut, benchmark
 from lookback.benchmarks.files import MissingFile
 from lookback.benchmarks.metrics import MeanOfScores, mean_percent
 from lookback.benchmarks.own_file import read_lines
-from lookback.benchmarks.responses import Problem, read_id
+from lookback.benchmarks.responses import Problem, half_character, read_id
 from lookback.conversations import Conversation, Part
 from lookback.fetching import is_url
 from lookback.images import load_image
@@ -271,10 +271,9 @@ def _answer(value: Any) -> str:
 
 def _check_unicode(entry: dict[str, Any]) -> None:
     """JSON can spell halves of characters, which no file can hold."""
-    try:
-        json.dumps(entry, ensure_ascii=False, default=lambda value: "").encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ValueError(f"half a character, {error.object[error.start]!r}") from None
+    half = half_character(json.dumps(entry, ensure_ascii=False, default=lambda value: ""))
+    if half is not None:
+        raise ValueError(f"half a character, {half!r}")
 
 
 def _nothing(path: Path, problems: list[Problem]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lookback.limits import DATA_MIB
+from lookback.limits import DATA_MIB, LimitError
 from lookback.reading import check_file, read_bytes
 
 LISTS = ("image", "answers")
@@ -95,7 +95,9 @@ def _parquet(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
     try:
         with pq.ParquetFile(path) as file:
             rows = _unpacked_rows(file, f"{str(path)!r}, unpacked,")
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except LimitError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise ValueError(f"{str(path)!r} is no Parquet: {error}") from None
     for number, row in enumerate(rows, start=1):
         yield number, _parsed(_without_nulls(row), lists=())

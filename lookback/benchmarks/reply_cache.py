@@ -23,9 +23,17 @@ def default_cache() -> Path:
     return Path(root) / "lookback" / "judge.jsonl"
 
 
-def content_key(model: str, prompt: str) -> str:
-    """The same for the same question to the same model, wherever and whenever it is asked."""
-    return hashlib.sha256(json.dumps([model, prompt]).encode()).hexdigest()
+def content_key(model: str, prompt: str, endpoint: str | None = None) -> str:
+    """The same for the same question to the same model of the same endpoint.
+
+    Args:
+        model: its name there: two endpoints may have two models of one name.
+        prompt: the question.
+        endpoint: its URL without anything secret; None for the keys of older files, which do not
+            know it.
+    """
+    known = [model, prompt] if endpoint is None else [endpoint, model, prompt]
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()
 
 
 class ReplyCache:
@@ -54,7 +62,8 @@ class ReplyCache:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             torn = not _ends_with_newline(self.path)
             with open(self.path, "ab", buffering=0) as file:
-                file.write((("\n" if torn else "") + line).encode())
+                # JSON's own spelling of half a character, which UTF-8 cannot hold.
+                file.write((("\n" if torn else "") + line).encode("utf-8", "backslashreplace"))
             self._replies[key] = reply
 
 
@@ -67,7 +76,7 @@ def _read(path: Path) -> dict[str, str]:
         try:
             entry = json.loads(line)
             replies[entry["key"]] = str(entry["reply"])
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             continue
     return replies
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from lookback.reading import read_bytes
 
 ID_KEYS = ("id", "question_id", "image_id")  # the first that a line has
 RESPONSE_KEYS = ("response", "answer", "caption", "text")
+_HALF = re.compile("[\ud800-\udfff]")
 SHOWN = 5  # ids of missing items that a message names
 
 
@@ -41,12 +43,24 @@ class Problem:
 
 @dataclass(frozen=True)
 class Matched:
-    """Items with their responses, in the items' order, and what was wrong on the way."""
+    """Items with their responses, in the items' order, and what was wrong on the way.
+
+    Attributes:
+        items, responses: as many of both.
+        lines: the line of each response, from 1.
+        missing: how many items have no response.
+        problems: what was wrong.
+        given: how many lines of the file hold anything.
+        known: how many of them are responses to an item, repeated ones too.
+    """
 
     items: list[Item]
     responses: list[str]
+    lines: list[int]
     missing: int
     problems: list[Problem]
+    given: int
+    known: int
 
 
 def read_responses(
@@ -70,30 +84,36 @@ def read_responses(
     by_id = {name: index for index, own in enumerate(names) for name in own}
     found: dict[int, tuple[int, str]] = {}  # item's index to line and response
     problems: list[Problem] = []
+    given = known = 0
     for number, line in enumerate(_lines(path), start=1):
         if not line.strip():
             continue
+        given += 1
         try:
             name, entry = read_line(line)
             response = response_of(entry)
             if name not in by_id:
                 raise ValueError(f"unknown id {name!r}: not among {known_as}")
             index = by_id[name]
+            known += 1
             if index in found:
                 raise ValueError(f"duplicate id {name!r}: line {found[index][0]} has it already")
         except ValueError as error:
             problems.append(Problem(number, str(error)))
         else:
             found[index] = (number, response)
-    given = sorted(found)
+    indices = sorted(found)
     missing = [own[0] for index, own in enumerate(names) if index not in found]
     if missing:
         problems.append(Problem(None, _missing(missing, len(items))))
     return Matched(
-        [items[index] for index in given],
-        [found[index][1] for index in given],
+        [items[index] for index in indices],
+        [found[index][1] for index in indices],
+        [found[index][0] for index in indices],
         len(missing),
         problems,
+        given,
+        known,
     )
 
 
@@ -112,7 +132,7 @@ def read_line(line: str | bytes) -> tuple[str, dict[str, Any]]:
     """
     try:
         entry = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from None
     if not isinstance(entry, dict):
         raise ValueError('not an object: {"id": ..., "response": "..."} is needed')
@@ -123,12 +143,23 @@ def response_of(entry: dict[str, Any]) -> str:
     """The response of a line.
 
     Raises:
-        ValueError: it has none, or one that is no string.
+        ValueError: it has none, or one that is no string, or no text that a file can hold.
     """
     response = _value(entry, RESPONSE_KEYS)
     if not isinstance(response, str):
         raise ValueError(f"the response is not a string but {response!r:.60}")
+    if (half := half_character(response)) is not None:
+        raise ValueError(f"the response has half a character, {half!r}")
     return response
+
+
+def half_character(text: str) -> str | None:
+    """The first half of a character in a text; None if all are whole.
+
+    JSON can spell halves (a lone surrogate, "\\ud83d"), which no file and no request can hold.
+    """
+    found = _HALF.search(text)
+    return found[0] if found else None
 
 
 def _value(entry: dict[str, Any], keys: tuple[str, ...]) -> Any:

@@ -18,12 +18,15 @@ from typing import Any
 from lookback.benchmarks.base import Item, Items, benchmark
 from lookback.benchmarks.files import FileBenchmark, coco_image, read_json
 from lookback.benchmarks.metrics import mean_percent
+from lookback.benchmarks.shapes import ID, Shape, check_rows, get_list
 from lookback.benchmarks.vqa_answers import normalise, parse
 
 HINT = "Answer the question using a single word or phrase."
 ENOUGH = 3  # people who must agree for the full score
 SUBSETS = ("val2014", "train2014")
 _ENDINGS = (".json", ".json.gz", ".zip")
+_QUESTION: Shape = {"question_id": ID, "image_id": int, "question": str}
+_ANNOTATION: Shape = {"question_id": ID, "answers": list}
 
 
 @benchmark("vqav2", title="VQAv2")
@@ -78,8 +81,9 @@ class VQAv2(FileBenchmark):
     def load(self, split: str) -> Sequence[Item]:
         """All questions that have answers."""
         questions_path, annotations_path = self._paths()
-        questions = _rows(questions_path, "questions")
-        answers = {row["question_id"]: row for row in _rows(annotations_path, "annotations")}
+        questions = _rows(questions_path, "questions", _QUESTION)
+        annotations = _rows(annotations_path, "annotations", _ANNOTATION)
+        answers = {row["question_id"]: row for row in annotations}
         rows = [row for row in questions if row["question_id"] in answers]
         if not rows:
             raise ValueError(
@@ -92,9 +96,13 @@ class VQAv2(FileBenchmark):
         def make(index: int) -> Item:
             row = rows[index]
             annotation = answers[row["question_id"]]
+            where = f"{str(annotations_path)!r}, answers to question {row['question_id']}"
+            people = check_rows(annotation["answers"], {"answer": str}, where)
+            if not people:
+                raise ValueError(f"{where}: there are none")
             truth = {
                 "question": row["question"],
-                "answers": [answer["answer"] for answer in annotation["answers"]],
+                "answers": [answer["answer"] for answer in people],
                 "answer_type": annotation.get("answer_type", "other"),
                 "image_id": row["image_id"],
             }
@@ -149,10 +157,6 @@ def _asked(item: Item) -> dict[str, Any]:
     return {"question": item.truth["question"], "answers": item.truth["answers"]}
 
 
-def _rows(path: Path, key: str) -> list[dict[str, Any]]:
+def _rows(path: Path, key: str, shape: Shape) -> list[dict[str, Any]]:
     """The list under a key of a JSON file."""
-    data = read_json(path)
-    rows = data.get(key) if isinstance(data, dict) else None
-    if not isinstance(rows, list):
-        raise ValueError(f"{str(path)!r} has no list {key!r}: is it VQA's {key} file?")
-    return rows
+    return check_rows(get_list(read_json(path), path, key), shape, f"{str(path)!r}, {key!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import lookback.cli.answers
@@ -9,12 +10,17 @@ import lookback.cli.benchmarks
 import lookback.cli.models
 import lookback.cli.runs  # noqa: F401  (each adds its commands)
 from lookback.cli.app import app
+from lookback.cli.errors import report
 
 __all__ = ["app", "main"]
 
 
 def main() -> None:
-    """Run the command; expected failures become one line on stderr and exit status 1."""
+    """Run the command; a failure becomes one line on stderr and exit status 1 (`errors`)."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # there may be none
+        # A file's name or a model's words can hold what no encoding has: its number is shown, in
+        # JSON as JSON spells it.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except KeyboardInterrupt:
@@ -22,6 +28,6 @@ def main() -> None:
     except BrokenPipeError:  # e.g. `lookback ask ... | head`
         sys.stderr.close()
         sys.exit(141)
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        print(f"lookback: {error}", file=sys.stderr)
+    except Exception as error:
+        report(error)
         sys.exit(1)

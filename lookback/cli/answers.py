@@ -121,12 +121,9 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score answers that exist already, from any model or person, and rank them."""
-    from lookback.reading import read_bytes
-
     given = list(responses or [])
     if file is not None:
-        text = sys.stdin.read() if str(file) == "-" else read_bytes(file).decode("utf-8")
-        given += [line for line in text.splitlines() if line.strip()]
+        given += [line for line in _read(file).splitlines() if line.strip()]
     if not given:
         raise ValueError("no answers given: write them as arguments, or name a --file")
     params = _params(scorer, alpha, lam, settings)
@@ -164,6 +161,15 @@ def scorers(as_json: Json = False) -> None:
         )
         return
     show_scorers(known)
+
+
+def _read(file: Path) -> str:
+    """The text of a file; - is stdin."""
+    if str(file) == "-":
+        return sys.stdin.read()
+    from lookback.benchmarks.files import read_text
+
+    return read_text(file)
 
 
 def _params(

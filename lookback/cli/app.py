@@ -215,8 +215,8 @@ def parse_device_map(given: str | None) -> str | dict[str, Any] | None:
         return given
     try:
         found: dict[str, Any] = json.loads(given)
-    except ValueError as error:
-        raise ValueError(f"--device-map {given}: not JSON ({error})") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"--device-map {given:.60}: not JSON ({error})") from None
     return found
 
 
@@ -231,4 +231,6 @@ def settings_of(given: list[str] | None) -> dict[str, Any]:
             found[name] = json.loads(value)
         except ValueError:
             found[name] = value  # a word
+        except RecursionError as error:
+            raise ValueError(f"--set {setting:.60}: not JSON ({error})") from None
     return found

@@ -42,8 +42,13 @@ def evaluate(
         typer.Option(help="Score these items; `all` is all there are.", show_default=False),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Bad lines and missing ids are an error.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            help="Bad lines and missing ids are an error, or never are; by default if fewer than "
+            "half of the responses are to an item.",
+            show_default=False,
+        ),
+    ] = None,
     synonyms: Annotated[
         Path | None, typer.Option(help="chair: a synonyms.txt to use.", show_default=False)
     ] = None,

@@ -121,6 +121,8 @@ def run(
     from lookback.runs.plan import Plan, settings_like
     from lookback.runs.run import Run
 
+    if workers < 1:
+        raise ValueError(f"workers = {workers}: must be at least 1")
     settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data and str(data)}
     settings |= {"split": split, "limit": limit, "revision": revision, "dtype": dtype}
     settings |= {"engine": engine, "source": source, "metric": metric}

@@ -254,6 +254,8 @@ def show_evaluation(result: Evaluation) -> None:
         style = "bold" if name == result.primary else ""
         table.add_row(name, f"{value:.2f}", style=style)
     out = console()
+    if result.headline:
+        out.print(f"{printable(result.headline)}\n", style="bold", highlight=False, markup=False)
     out.print(table)
     judged = f"; judge: {result.judge}" if result.judge else ""
     missing = f"; {result.missing} have no response" if result.missing else ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar
 
 from lookback.engines.sampling import check_sampling as check_sampling
 from lookback.families import Family
-from lookback.registry import Registry
+from lookback.registry import Registry, SettingError
 from lookback.signals import Candidate, Candidates
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ def load(
 
     Raises:
         ValueError: there is no such engine.
-        TypeError: it has no such setting.
+        SettingError: it has no such setting.
         UnsupportedModelError: the model's visual lookback cannot be read.
     """
     kind = ENGINES.get(engine)
@@ -329,5 +329,5 @@ def load(
     unknown = sorted(settings.keys() - set(kind.settings))
     if unknown and not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes):
         has = ", ".join(kind.settings) or "none"
-        raise TypeError(f"engine {engine!r} has no setting {unknown[0]!r}; it has: {has}")
+        raise SettingError(f"engine {engine!r} has no setting {unknown[0]!r}; it has: {has}")
     return kind.load(model, processor, **settings)

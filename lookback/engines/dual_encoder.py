@@ -96,9 +96,9 @@ class DualEncoder:
 def _load(name: str) -> DualEncoder:
     from transformers import AutoModel
 
-    from lookback.engines.transformers.loading import LOADING, load_processor
+    from lookback.engines.transformers.loading import LOADING, explaining, load_processor
 
-    with LOADING:
+    with LOADING, explaining(name):
         model = AutoModel.from_pretrained(name, dtype=torch.float32)
     for method in ("get_image_features", "get_text_features"):
         if not hasattr(model, method):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lookback.registry import Registry
+from lookback.registry import WRONG_KIND, Registry, SettingError, words, wrong_kind
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
 
@@ -117,9 +117,11 @@ class Scorer:
             params: the caller's settings; one the scorer does not have is an error.
         """
         if not self.from_signals:
-            raise TypeError(f"scorer {self.name!r} needs {NEEDS[self.needs]}: use rank() or best()")
+            raise SettingError(
+                f"scorer {self.name!r} needs {NEEDS[self.needs]}: use rank() or best()"
+            )
         if self.needs == "truth" and batch.quality is None:
-            raise TypeError(
+            raise SettingError(
                 f"scorer {self.name!r} needs the truth: give quality=[...], a number per response"
             )
         settings = self.settings(defaults, params)
@@ -157,12 +159,12 @@ class Scorer:
         return scores
 
     def check(self, params: Mapping[str, Any]) -> None:
-        """Raise a TypeError that names a setting which this scorer does not have."""
+        """Raise a SettingError that names a setting which this scorer does not have."""
         has = {*self.params, *(["quality"] if self.needs == "truth" else [])}
         unknown = set(params) - has
         if unknown:
             known = ", ".join(sorted(has)) or "none"
-            raise TypeError(
+            raise SettingError(
                 f"scorer {self.name!r} has no setting {min(unknown)!r}; it has: {known}"
             )
 
@@ -179,10 +181,11 @@ class Scorer:
         try:
             found = self.function(what, **settings)
         except Exception as error:
-            if not self.own:  # its messages are ours already
-                raise
-            words = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ScorerError(f"scorer {self.name!r} failed: {words}") from error
+            if self.own:
+                raise ScorerError(f"scorer {self.name!r} failed: {words(error)}") from error
+            if settings and isinstance(error, WRONG_KIND):
+                raise wrong_kind(f"scorer {self.name!r}", settings, error) from error
+            raise  # its messages are ours already
         try:
             scores = np.asarray(found, dtype=np.float64)
         except (TypeError, ValueError):

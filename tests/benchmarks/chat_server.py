@@ -47,6 +47,24 @@ def after(seconds, text):
     return answer
 
 
+def drip(text, head=False):
+    """A completion that comes a byte at a time, or its head does, until the client has enough."""
+
+    def answer(handler):
+        body = json.dumps(completion(text)).encode()
+        start = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        whole = start % len(body) + body
+        handler.close_connection = True
+        quick = 0 if head else len(whole) - len(body)
+        handler.wfile.write(whole[:quick])
+        for byte in whole[quick:]:
+            time.sleep(0.05)
+            handler.wfile.write(bytes([byte]))
+            handler.wfile.flush()
+
+    return answer
+
+
 def raw(body, content_type="application/json", length=None):
     """Any bytes as a reply; a longer `length` than they have makes it half a reply."""
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from chat_server import serve, status
+from chat_server import completion, raw, serve, status
 from shared_data import shared
 
 from lookback.benchmarks import BENCHMARKS, get_benchmark
@@ -105,10 +105,68 @@ def test_problems_are_reported_with_their_lines_and_strict_makes_them_an_error(r
 
 def test_many_problems_are_not_all_printed(run, vqav2, write):
     path = write((1, "yes"), *[(n, "yes") for n in range(100, 150)])
-    _, out, err = run("evaluate", "vqav2", "--data", vqav2, "--responses", path, "--json")
+    arguments = ("evaluate", "vqav2", "--data", vqav2, "--responses", path, "--json")
+    _, out, err = run(*arguments, "--no-strict")
     assert len(json.loads(out)["problems"]) == 51
     assert len(err.splitlines()) == 21
     assert "and 31 more problems" in err
+
+
+def test_responses_to_other_items_are_an_error_unless_half_of_them_match(run, vqav2, write):
+    """Numbers over 1 of 4 responses say nothing about the others."""
+    path = write((1, "yes"), (8, "yes"), (9, "yes"))
+    arguments = ("evaluate", "vqav2", "--data", vqav2, "--responses", path)
+    code, out, err = run(*arguments)
+    assert (code, out) == (1, "")
+    last = err.splitlines()[-1]
+    assert "only 1 of 3 responses are to items of vqav2's split 'all'" in last
+    assert last.endswith("or score them alone with --no-strict")
+    code, out, _ = run(*arguments, "--no-strict")
+    assert code == 0
+    assert out.startswith("only 1 of 3 responses are to items of vqav2's split 'all'\n")
+    code, out, _ = run(*arguments, "--no-strict", "--json")
+    assert out.startswith('{"headline": "only 1 of 3 responses are to items of ')
+    with pytest.raises(BadResponses, match="only 1 of 3 responses"):
+        evaluate("vqav2", path, vqav2)
+
+
+def test_where_half_of_the_responses_match_the_numbers_say_of_how_many_they_are(run, vqav2, write):
+    path = write((1, "yes"), (9, "yes"))
+    code, out, _ = run("evaluate", "vqav2", "--data", vqav2, "--responses", path)
+    assert code == 0
+    assert out.startswith("only 1 of 2 responses are to items of vqav2's split 'all'\n")
+    path = write((1, "yes"), (1, "no"), (1, "no"))  # repeated, but to an item
+    code, out, _ = run("evaluate", "vqav2", "--data", vqav2, "--responses", path)
+    assert (code, out.splitlines()[0].split()) == (0, ["vqav2", "value"])
+
+
+def test_lines_that_cannot_be_read_are_no_matches(run, vqav2, write):
+    path = write((1, "yes"))
+    path.write_text(path.read_text() + "\n{}\nnonsense\n\n\n")
+    code, _, err = run("evaluate", "vqav2", "--data", vqav2, "--responses", path)
+    assert code == 1
+    assert "only 1 of 3 responses" in err
+
+
+def test_half_a_character_costs_its_line_and_nothing_else(run, vqav2, write):
+    path = write((1, "yes"), (2, "yes \ud83d"), (3, "yes"))
+    arguments = ("evaluate", "vqav2", "--data", vqav2, "--responses", path, "--json")
+    code, out, err = run(*arguments)
+    data = json.loads(out)
+    assert (code, data["items"], data["missing"]) == (0, 2, 1)
+    assert data["problems"][0] == {
+        "line": 2,
+        "message": "the response has half a character, '\\ud83d'",
+    }
+    assert "lookback: line 2: the response has half a character, '\\ud83d'\n" in err
+
+
+def test_json_nested_without_end_is_a_problem_of_its_line(run, vqav2, write):
+    path = write((1, "yes"))
+    path.write_text(path.read_text() + "\n" + '{"id":' + "[" * 100_000 + "\n")
+    code, out, err = run("evaluate", "vqav2", "--data", vqav2, "--responses", path, "--json")
+    assert (code, json.loads(out)["problems"][0]["line"]) == (0, 2)
+    assert "lookback: line 2: not JSON: " in err
 
 
 @pytest.mark.parametrize(
@@ -221,6 +279,42 @@ def test_a_judge_that_fails_is_one_line(run, hallusionbench, write, monkeypatch)
         )
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert f"lookback: the judge 'm' at {url}/ gave no answer in 6 attempts" in err
+
+
+def test_a_reply_that_is_no_text_fails_its_line_alone(run, hallusionbench, write):
+    path = write(*[(n, f"Yes, {n}.") for n in range(4)])
+    half = raw(json.dumps(completion("correct \ud83d")).encode())
+    with serve(lambda _, text: half if "Yes, 2." in text else "correct") as (url, _):
+        arguments = ("evaluate", "hallusionbench", "--data", hallusionbench, "--responses", path)
+        arguments += ("--judge-url", url, "--judge-model", "m", "--json")
+        code, out, err = run(*arguments)
+        strict = run(*arguments, "--strict")
+    data = json.loads(out)
+    assert (code, data["items"], data["metrics"]["correctness"]) == (0, 4, 75)
+    message = "not judged: the judge's reply has half a character, '\\ud83d'"
+    assert data["problems"] == [{"line": 3, "message": message}]
+    assert err == f"lookback: line 3: {message}\n"
+    assert strict[:2] == (1, "")
+
+
+def test_the_key_is_not_in_what_a_failing_judge_makes_the_command_say(
+    run, hallusionbench, write, monkeypatch
+):
+    monkeypatch.setenv("LOOKBACK_TRACEBACK", "1")
+    path = write(*[(n, f"Yes, {n}.") for n in range(4)])
+
+    def echo(handler):
+        handler.reply(403, {"error": {"message": f"{handler.headers['Authorization']} is bad"}})
+
+    with serve(lambda *_: echo) as (url, _):
+        code, out, err = run(
+            *("evaluate", "hallusionbench", "--data", hallusionbench, "--responses", path),
+            *("--judge-url", url, "--judge-model", "m", "--judge-key", "my-secret"),
+        )
+    assert (code, out) == (1, "")
+    assert "Traceback" in err
+    assert "Bearer *** is bad" in err
+    assert "my-secret" not in err
 
 
 def test_benchmarks_are_listed_with_their_source_and_whether_they_are_found(run, vqav2):

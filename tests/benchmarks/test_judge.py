@@ -1,5 +1,7 @@
 """Judges: what yes and no are, and a language model behind an endpoint that misbehaves."""
 
+import asyncio
+import base64
 import json
 import os
 import signal
@@ -7,12 +9,15 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
-from chat_server import after, raw, serve, status
+from chat_server import after, completion, drip, raw, serve, status
 
+from lookback.benchmarks.endpoint import Endpoint
 from lookback.benchmarks.judge import Case, RuleJudge, get_judge
 from lookback.benchmarks.language_model_judge import (
     JudgeError,
@@ -328,11 +333,215 @@ def test_the_environment_or_arguments_choose_the_judge(monkeypatch, tmp_path):
     assert judge.cache.path == tmp_path / "x.jsonl"
 
 
-def test_half_a_judge_is_refused(monkeypatch):
+@pytest.mark.parametrize("given", [{"url": "http://127.0.0.1:9/v1"}, {"key": "k"}, {"cache": "c"}])
+def test_a_judge_without_a_model_is_refused(given):
     with pytest.raises(ValueError, match="no model: name one with --judge-model or LOOKBACK_JUDGE"):
-        get_judge(url="http://127.0.0.1:9/v1")
+        get_judge(**given)
+
+
+def test_half_a_judge_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="'gpt' has neither a URL nor a key"):
         get_judge("gpt")
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(ImportError, match=r"pip install 'lookback-vlm\[judge\]'"):
         get_judge("gpt", key="k")
+
+
+@pytest.mark.parametrize("head", [True, False])
+def test_a_reply_that_never_ends_is_no_reply(judge_at, head):
+    """Each byte comes in time; the whole would take half a minute."""
+    with serve(lambda *_: drip("correct", head)) as (url, endpoint):
+        with pytest.raises(JudgeError, match=r"2 attempts, the last: no whole reply in 0\.3 sec"):
+            judge_at(url, attempts=2, timeout=0.3).verdicts([case()])
+        assert len(endpoint.requests) == 2
+
+
+def test_an_interruption_ends_at_once_while_the_endpoint_hangs(tmp_path):
+    script = """if True:
+        import sys
+        from lookback.benchmarks.judge import Case
+        from lookback.benchmarks.language_model_judge import LanguageModelJudge
+        judge = LanguageModelJudge("the-model", url=sys.argv[1], cache=sys.argv[2], timeout=300)
+        try:
+            judge.verdicts([Case("Is it?", "It is.", "yes", str(n)) for n in range(30)])
+        except KeyboardInterrupt:
+            sys.exit(130)
+    """
+    asked, held = threading.Event(), threading.Event()
+
+    def behave(*_):
+        asked.set()
+        held.wait(120)
+        return "correct"
+
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with serve(behave) as (url, _):
+        command = [sys.executable, "-c", script, url, tmp_path / "judge.jsonl"]
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+        try:
+            assert asked.wait(60)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)  # far less than it would wait for replies
+        finally:
+            process.kill()
+            held.set()
+    assert (process.returncode, said) == (130, b"")
+
+
+def test_a_judge_works_where_a_loop_runs_already(judge_at):
+    """As in a notebook."""
+
+    async def ask(url):
+        return judge_at(url).verdicts([case()])
+
+    with serve(lambda *_: "correct") as (url, _):
+        assert asyncio.run(ask(url)) == ["correct"]
+
+
+def test_replies_of_another_endpoint_are_not_taken(judge_at):
+    with serve(lambda *_: "correct") as (one, _), serve(lambda *_: "incorrect") as (two, endpoint):
+        assert judge_at(one).verdicts([case()]) == ["correct"]
+        assert judge_at(two).verdicts([case()]) == ["incorrect"]
+        assert judge_at(one + "/").verdicts([case()]) == ["correct"]  # the same, spelled otherwise
+        assert judge_at(one.replace("//", "//me:word@")).verdicts([case()]) == ["correct"]
+        assert len(endpoint.requests) == 1
+
+
+def test_older_files_are_read_where_the_user_names_them(judge_at, tmp_path):
+    path = tmp_path / "judge.jsonl"
+    ReplyCache(path).add(content_key("the-model", prompt(case())), "the-model", "incorrect")
+    with serve(lambda *_: "correct") as (url, endpoint):
+        judge = judge_at(url)
+        assert judge.verdicts([case(), case("No.")]) == ["incorrect", "correct"]
+        assert len(endpoint.requests) == 1
+        assert judge.notes == [
+            f"1 verdicts are from {str(path)!r}, which does not say which endpoint gave them"
+        ]
+        default_cache().parent.mkdir()
+        default_cache().write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+        judge = judge_at(url, cache=None)
+        assert judge.verdicts([case()]) == ["correct"]  # whose the old one is, nobody knows
+        assert "1 replies in " in judge.notes[0]
+        assert "--judge-cache" in judge.notes[0]
+        assert judge_at(url, cache=None).notes == []
+
+
+HALF = json.dumps(completion("correct \ud83d")).encode()
+
+
+def test_half_a_character_costs_its_case_alone(judge_at):
+    cases = [case("Yes."), case("odd \udc00"), case("No.")]
+
+    def behave(_, text):
+        return raw(HALF) if "No." in text else "correct"
+
+    with serve(behave) as (url, endpoint):
+        for _ in range(2):
+            judge = judge_at(url)
+            assert judge.verdicts(cases) == ["correct", "unparsable", "unparsable"]
+            assert judge.unjudged(cases) == {
+                1: "half a character, '\\udc00', cannot be shown to the judge",
+                2: "the judge's reply has half a character, '\\ud83d'",
+            }
+        assert len(endpoint.requests) == 2
+
+
+@pytest.mark.parametrize("content", [5, ["correct"], {"text": "correct"}, True])
+def test_a_reply_whose_text_is_none_is_asked_for_again(judge_at, content):
+    reply = raw(json.dumps(completion(content)).encode())
+    with serve(lambda number, _: reply if number == 1 else "correct") as (url, _):
+        assert judge_at(url).verdicts([case()]) == ["correct"]
+
+
+def test_a_reply_nested_without_end_is_asked_for_again(judge_at):
+    reply = raw(b'{"choices":' + b"[" * 100_000)
+    with serve(lambda number, _: reply if number == 1 else "correct") as (url, _):
+        assert judge_at(url).verdicts([case()]) == ["correct"]
+
+
+KEY = "sk-very/secret+key"
+
+
+def echo(code):
+    """An endpoint that says back which key it was given."""
+
+    def answer(handler):
+        said = f"{handler.headers['Authorization']} at {handler.path}: bad"
+        handler.reply(code, {"error": {"message": said}} if code != 200 else {"said": said})
+
+    return answer
+
+
+@pytest.mark.parametrize("code", [200, 401, 500])
+@pytest.mark.parametrize("where", ["key", "user", "password", "query"])
+def test_the_key_is_never_shown(tmp_path, code, where):
+    quoted = quote(KEY, safe="")
+    with serve(lambda *_: echo(code)) as (url, _):
+        port_on = url.removeprefix("http://")
+        urls = {
+            "key": url,
+            "user": f"http://{quoted}@{port_on}",
+            "password": f"http://me:{quoted}@{port_on}",
+            "query": f"{url}?api-key={quoted}",
+        }
+        options = {"cache": tmp_path / "judge.jsonl", "attempts": 2, "pause": 0.01}
+        key = KEY if where == "key" else None
+        judge = LanguageModelJudge("the-model", urls[where], key, **options)
+        with pytest.raises(JudgeError) as error:
+            judge.verdicts([case()])
+    shown = "".join(traceback.format_exception(error.value))
+    assert f"at {url}/ " in str(error.value)
+    pair = base64.b64encode(f"{'me' if where == 'password' else KEY}:{KEY}".encode()).decode()
+    alone = base64.b64encode(f"{KEY}:".encode()).decode()
+    for secret in (KEY, quoted, quote(KEY), pair, alone):
+        assert secret not in shown
+
+
+def test_a_key_that_a_reply_quotes_is_not_kept(judge_at, tmp_path):
+    with serve(lambda *_: "correct, secret one") as (url, _):
+        assert judge_at(url).verdicts([case()]) == ["correct"]
+    assert b"correct, *** one" in (tmp_path / "judge.jsonl").read_bytes()
+    assert b"secret" not in (tmp_path / "judge.jsonl").read_bytes()
+
+
+NO_URLS = (
+    *("nonsense", "http://", "ftp://host/v1", "http://host:99999/v1", "http://host:x/v1"),
+    *("http://a b/v1", "http://[::1/v1", "http://h/\x00", "file:///etc", "//host/v1", "http:/v1"),
+)
+
+
+@pytest.mark.parametrize("url", NO_URLS)
+def test_a_url_that_is_none_is_refused_at_once(url):
+    with pytest.raises(ValueError, match=r"the judge's URL .* is none: write http://host:port/v1"):
+        get_judge("gpt", url)
+
+
+def test_a_bad_url_is_shown_without_its_secrets():
+    for url in (f"http://me:{KEY}@h:x/v1", f"{KEY}@h", f"http://h:x/v1?k={KEY}", f"h/{KEY}"):
+        with pytest.raises(ValueError, match="the judge's URL") as error:
+            get_judge("gpt", url, KEY)
+        assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["two\nlines", "cl\u00e9", "a\x00b", "half \ud800"])
+def test_a_key_that_cannot_be_sent_is_refused_unseen(key):
+    with pytest.raises(ValueError, match="the judge's key has a character") as error:
+        get_judge("gpt", key=key)
+    assert key not in str(error.value)
+
+
+def test_a_key_may_end_with_its_file_s_newline():
+    assert get_judge("gpt", key="word\n").endpoint.key == "word"
+
+
+def test_a_model_s_name_is_text():
+    with pytest.raises(ValueError, match="has half a character in its name"):
+        get_judge("gpt\udcff", key="k")
+
+
+def test_words_that_are_hardly_secret_are_left_alone():
+    endpoint = Endpoint("http://host/v1?v=1", "k")
+    assert endpoint.hide("kept v=1") == "kept v=1"
+    assert endpoint.shown == "http://host/v1/"
+    assert Endpoint("HTTPS://Host:443/v1").shown == "https://host/v1/"
+    assert Endpoint("http://[::1]:8000").shown == "http://[::1]:8000/"

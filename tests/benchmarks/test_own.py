@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import pickle
+import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ from lookback.benchmarks.answer_metrics import METRICS
 from lookback.benchmarks.base import Fingerprinted
 from lookback.benchmarks.evaluate import evaluate, list_benchmarks
 from lookback.benchmarks.files import MissingFile
+from lookback.benchmarks.own_file import read_lines
 from lookback.limits import LimitError
 
 GOOD = {"image": "cat.png", "question": "What is this?"}
@@ -395,7 +397,7 @@ def test_responses_are_evaluated(own, folder):
         "quality_exact": 50,
     }
     with pytest.raises(ValueError, match="none of them has answers"):
-        evaluate(own(lines[3]), folder / "r.jsonl")
+        evaluate(own(lines[3]), folder / "r.jsonl", strict=False)
 
 
 def test_it_is_listed_with_and_without_a_file(own, folder):
@@ -404,3 +406,22 @@ def test_it_is_listed_with_and_without_a_file(own, folder):
         listed = list_benchmarks(data)[-1]
         assert (listed.name, listed.primary) == ("own", "quality")
         assert "--data FILE: .jsonl, .csv or .parquet" in listed.source
+
+
+def test_a_damaged_parquet_file_is_named(folder):
+    """Whatever byte is wrong: it is read, or it is a ValueError that names the file."""
+    path, draw, named = folder / "damaged.parquet", random.Random(3), 0
+    pq.write_table(pa.table({"question": ["What?", "Why?"]}), path)
+    good = path.read_bytes()
+    for _ in range(150):
+        data = bytearray(good)
+        for _ in range(3):
+            data[draw.randrange(len(data))] = draw.randrange(256)
+        path.write_bytes(data)
+        try:
+            list(read_lines(path))
+        except ValueError as error:
+            named += str(path) in str(error)
+        else:
+            named += 1
+    assert named == 150

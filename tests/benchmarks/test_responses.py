@@ -110,3 +110,19 @@ def test_bytes_that_are_no_text_are_a_problem(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file of responses '.*gone.jsonl'"):
         read_responses(tmp_path / "gone.jsonl", ITEMS)
+
+
+def test_the_first_missing_ids_are_named_and_the_rest_counted(tmp_path):
+    items = [Item(str(n), "?", {}, lambda: None, aliases=(f"also {n}",)) for n in range(10)]
+    path = tmp_path / "responses.jsonl"
+    path.write_text('{"id": 1, "response": "yes"}\n{"id": 3, "response": "yes"}\n')
+    (problem,) = read_responses(path, items).problems
+    assert problem.message == ("missing ids: 8 of 10 items have no response (0, 2, 4, 5, 6, ...)")
+    (problem,) = read_responses(path, items[:7]).problems  # five: all of them are named
+    assert problem.message == "missing ids: 5 of 7 items have no response (0, 2, 4, 5, 6)"
+
+
+def test_lines_are_counted_and_those_to_an_item_too(read):
+    matched = read(entry(7), "", entry(7, "again"), entry("who?"), "nonsense", entry(9))
+    assert (matched.given, matched.known) == (5, 3)
+    assert matched.lines == [1, 6]

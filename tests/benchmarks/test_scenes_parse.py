@@ -117,5 +117,11 @@ def test_every_noun_plural_and_synonym_is_known(name):
 
 @given(st.lists(st.sampled_from([*LEXICON, "zebra", "don't", "'s"]), max_size=25), st.text())
 def test_no_text_breaks_the_parser(words, noise):
-    parse(" ".join(words))
-    parse(noise)
+    """Whatever stands there, only what is named is found, and the same in capitals."""
+    for text in (" ".join(words), noise):
+        found = parse(text)
+        assert found.categories() <= set(CATEGORIES)
+        assert all(m.category is None or m.category in CATEGORIES for m in found.mentions)
+    text = " ".join(words)
+    assert parse(text.upper()).categories() == parse(text).categories()
+    assert parse("zebra don't 's " * len(words)).mentions == []

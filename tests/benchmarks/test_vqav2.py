@@ -32,6 +32,8 @@ from lookback.benchmarks.vqav2 import VQAv2, agreement, leave_one_out
         ("u.s.", "us"),
         ("black-and-white", "black and white"),  # no blank beside the mark: a blank for it
         ("black - and-white", "black andwhite"),  # a blank beside one of them: all go
+        ("x/-y-z", "x y z"),  # beside a blank in the answer as given, not as changed so far
+        ("-x/y z/ ", "xy z"),  # and of each mark by itself
         ("yes, sir", "yes sir"),
         ("red,white", "red white"),
         ("1,000", "1000"),

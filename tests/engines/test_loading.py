@@ -1,6 +1,7 @@
 """`lookback.load`: names that are not there, settings that pass through, devices, threads."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from engines.reference import noise
-from transformers import AutoModelForImageTextToText
+from transformers import AutoModelForImageTextToText, AutoProcessor
 from zoo import build
 
 import lookback
@@ -199,3 +200,98 @@ print(*sorted(set().union(*found, work(0))))
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == ["cpu", "torch.float32"]
+
+
+@pytest.mark.parametrize("device", ["mps", "meta", "xla", "vulkan", "cuda:99", "mps:7"])
+def test_a_device_that_is_not_here_is_said_before_anything_is_loaded(asked, device):
+    with pytest.raises(ValueError, match=rf"device = '{device}' cannot be used here \(.+\)"):
+        lookback.load(device=device)
+    assert asked == []
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "meta"])
+def test_a_ready_model_is_not_moved_to_a_device_that_is_not_here(device):
+    zoo = build("llava")
+    with pytest.raises(ValueError, match=f"device = '{device}' cannot be used here"):
+        lookback.load(zoo.model, zoo.processor, device=device)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bool", "complex64", "float8_e4m3fn", torch.int64])
+def test_weights_are_numbers_that_can_be_computed_with(dtype):
+    with pytest.raises(ValueError, match=r"dtype = .*: write float32, bfloat16, float16 or auto"):
+        lookback.load(dtype=dtype)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A model on disk."""
+    folder = tmp_path_factory.mktemp("saved")
+    zoo = build("llava")
+    zoo.model.save_pretrained(folder)
+    zoo.processor.save_pretrained(folder)
+    noise().save(folder / "picture.png")
+    return folder
+
+
+@pytest.fixture
+def damage(saved, tmp_path):
+    """A function that gives a copy of the model with one file changed."""
+
+    def damage(name, data):
+        folder = tmp_path / "damaged"
+        shutil.copytree(saved, folder)
+        path = folder / name
+        path.write_bytes(data(path.read_bytes()) if callable(data) else data)
+        return folder
+
+    return damage
+
+
+DAMAGE = {
+    "half the weights": ("model.safetensors", lambda data: data[: len(data) // 2]),
+    "no weights": ("model.safetensors", b""),
+    "other bytes as weights": ("model.safetensors", b"\xff" * 100),
+    "a tokenizer that is null": ("tokenizer.json", b"null"),
+    "an empty tokenizer": ("tokenizer.json", b"{}"),
+    "half a tokenizer": ("tokenizer.json", b'{"version":'),
+    "a list as the tokenizer's settings": ("tokenizer_config.json", b"[]"),
+    "a text as the processor's": ("processor_config.json", b'"x"'),
+    "a config that is null": ("config.json", b"null"),
+    "a deep config": ("config.json", b"[" * 100_000),
+    "a list as generation's": ("generation_config.json", b"[]"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_model_is_one_line_that_names_it(command, damage, name):
+    folder = damage(*DAMAGE[name])
+    status, out, err = command("ask", folder / "picture.png", "what?", "--model", folder)
+    assert (status, out) == (1, "")
+    assert err.startswith(f"lookback: cannot load {str(folder)!r}: ")
+    assert err.endswith("; are all its files there, and whole?\n")
+    assert err.count("\n") == 1
+
+
+TEMPLATES = {
+    "{% if %}": "refuses the conversation: Expected an expression",
+    "{{ nope.x }}": "refuses the conversation: 'nope' is undefined",
+    "{{ raise_exception('no images') }}": "refuses the conversation: no images",
+    "{{ 1 / 0 }}": "is broken: ZeroDivisionError: division by zero",
+    "{{ messages + 1 }}": "is broken: TypeError: ",
+    "{{ messages[0]['content'] + 'x' }}": "is broken: TypeError: ",
+}
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_broken_chat_template_is_one_line(command, damage, template):
+    folder = damage("chat_template.jinja", template.encode())
+    status, out, err = command("ask", folder / "picture.png", "what?", "--model", folder)
+    assert (status, out) == (1, "")
+    assert err.startswith(f"lookback: this model's chat template {TEMPLATES[template]}")
+    assert err.count("\n") == 1
+
+
+def test_a_folder_without_a_processor_for_text_is_refused(monkeypatch):
+    monkeypatch.setattr(AutoProcessor, "from_pretrained", lambda *args, **options: object())
+    with pytest.raises(ValueError, match="has a object and no tokenizer in it"):
+        lookback.load()

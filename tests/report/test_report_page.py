@@ -250,22 +250,35 @@ def test_the_means_are_those_of_the_studies(opened, runs, alpha, lam, n):
             assert float(value) == pytest.approx(100 * worth.mean(), rel=1e-12)
 
 
-def test_it_says_what_others_would_pick(opened, runs):
-    for n in (25, 3):
-        for row in range(5):
-            put(opened, item=row, n=n, alpha=2)
-            shown = opened.execute_script(
-                """return Object.fromEntries([...document.querySelectorAll("[data-method]")]
-                     .map((tr) => [tr.dataset.method, Number(tr.dataset.pick)]))"""
-            )
-            for method, pick in shown.items():
-                params = {"alpha": 2} if method == "lookback" else {}
-                assert pick == picks(runs[0].scores(method, n, **params))[row]
-            badges = opened.execute_script(
-                """return [...document.querySelectorAll("#candidates .badge")].map((b) =>
-                     [b.classList[1], Number(b.closest("li").dataset.index)])"""
-            )
-            assert dict(badges) == shown
+PICKING = ["lookback", "self_certainty", "mean_log_prob", "visual_lookback"]
+
+
+@pytest.mark.parametrize("n", [25, 3])
+def test_it_says_what_each_method_picks(opened, runs, n):
+    """A line per method beside the question, and a badge of it on the candidate it picks."""
+    for row in range(5):
+        put(opened, item=row, n=n, alpha=2)
+        params = {"lookback": {"alpha": 2}}
+        picked = {
+            method: int(picks(runs[0].scores(method, n, **params.get(method, {})))[row])
+            for method in PICKING
+        }
+        quality = runs[0].quality()[row]
+        lines = opened.execute_script(
+            """const texts = (tr) => [...tr.cells].map((cell) => cell.textContent);
+               return [...document.querySelectorAll("#asked .picks tr")]
+                 .map((tr) => [tr.dataset.method, tr.dataset.pick, ...texts(tr)])"""
+        )
+        assert lines == [
+            [m, str(i), get_scorer(m).title, f"candidate {i + 1}", f"{quality[i]:.2f}"]
+            for m, i in picked.items()
+        ]
+        badges = opened.execute_script(
+            """return [...document.querySelectorAll("#candidates .badge")].map((b) =>
+                 [b.className, b.textContent, Number(b.closest("li").dataset.index)])"""
+        )
+        wanted = [(f"badge {m}", get_scorer(m).title, i) for m, i in picked.items()]
+        assert sorted(map(tuple, badges)) == sorted(wanted)
 
 
 def test_tokens_are_shaded_and_named_as_they_are(opened, runs):

@@ -1,11 +1,13 @@
 """Every built-in scorer against a literal reading, and the rules that all of them obey."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from helpers import make_candidates
 
+from lookback.registry import SettingError
 from lookback.scores.base import (
     NEEDS,
     SCORERS,
@@ -243,3 +245,33 @@ def test_titles_and_colours_travel_with_the_entry():
         "random": "uniform",
         "usc": "shares",
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [
+        ("lookback", "alpha", {}),
+        ("lookback", "lam", {}),
+        ("majority", "alpha", {}),
+        ("self_certainty_borda", "p", None),
+        ("self_certainty_borda", "p", "x"),
+        ("random", "seed", 0.5),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_is_named(name, setting, value):
+    cands = make_candidates([3, 2])
+    with pytest.raises(SettingError) as error:
+        cands.rank(name, **{setting: value})
+    assert f"scorer {name!r} cannot work with " in str(error.value)
+    assert f"{setting} = {value!r}" in str(error.value)
+
+
+def test_what_fails_without_a_setting_is_not_blamed_on_one(monkeypatch):
+    scorer = get_scorer("entropy")
+
+    def fails(batch):
+        raise TypeError("a bug")
+
+    monkeypatch.setitem(SCORERS._entries, "entropy", replace(scorer, function=fails))
+    with pytest.raises(TypeError, match=r"^a bug$"):
+        make_candidates([3, 2]).rank("entropy")

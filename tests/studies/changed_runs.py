@@ -18,6 +18,15 @@ def change_rows(run, candidate=None, item=None):
     return Run(run.path)
 
 
+def keep_rows(run, keep):
+    """The run with only those candidates of which a function says so."""
+    rows = [row for row in Run(run.path).table("candidates").to_pylist() if keep(row)]
+    for shard in run.manifest.shards:
+        here = [row for row in rows if row["item"] // 10 == shard]
+        write_shard(run.path, "candidates", shard, here)
+    return Run(run.path)
+
+
 def set_tokens(row, tokens, text=None, **signals):
     """Give a candidate other tokens; signals that are not given are of the same length."""
     row["tokens"], row["length"] = list(tokens), len(tokens)

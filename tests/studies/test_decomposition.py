@@ -77,10 +77,18 @@ def test_drops(runs):
         assert row["low"] <= row["value"] <= row["high"]
     assert rows["none"]["drop_low"] == rows["none"]["drop_high"] == 0
     assert rows["random selection"]["value"] == pytest.approx(100 * quality.mean())
+    assert [" ".join(filter(None, head)) for head in result.tables[0].columns] == [
+        *("Benchmark", "Random", "LookBack"),
+        *("random image for log p outcome", "random image for log p drop"),
+        *("random image for A outcome", "random image for A drop"),
+        *("random image for both outcome", "random image for both drop"),
+    ]
     line = result.tables[0].rows[0]
     assert line[1:3] == [f"{rows[name]['value']:.2f}" for name in ("random selection", "none")]
     assert line[3::2] == [f"{rows[name]['value']:.2f}" for name in ("log p", "A", "both")]
-    assert line[4].startswith(f"{rows['log p']['drop']:.2f} [{rows['log p']['drop_low']:.2f}, ")
+    for cell, name in zip(line[4::2], ("log p", "A", "both"), strict=True):
+        low, high = rows[name]["drop_low"], rows[name]["drop_high"]
+        assert cell == f"{rows[name]['drop']:.2f} [{low:.2f}, {high:.2f}]"
     heights = result.figure.axes[0].collections[1].get_offsets()[:, 1].tolist()
     assert heights == [rows[name]["value"] for name in ("none", "log p", "A", "both")]
 
@@ -123,6 +131,17 @@ def told(tmp_path):
     return [run, change_rows(control, scored(1))]
 
 
+def test_right_and_wrong_mentions_are_told_apart_by_their_column(told):
+    """As many of both would let the two columns change places unseen."""
+
+    def wrong_everywhere(row):
+        row["truth"] = json.dumps({"categories": ["tree", "house"] if row["item"] == 3 else []})
+
+    runs = [change_rows(told[0], None, wrong_everywhere), told[1]]
+    table = get_study("decomposition")(runs).tables[1]
+    assert table.rows[0][1:3] == ["6", "54"]
+
+
 def test_right_against_wrong_mentions(told):
     run, control = told
     result = get_study("decomposition")(told)
@@ -150,8 +169,14 @@ def test_right_against_wrong_mentions(told):
     table = result.tables[1]
     assert table.rows[0][1:3] == ["30", "30"]
     assert table.rows[0][3:] == [f"{row['value']:.3f}" for row in rows.values()]
-    heads = [" ".join(head) for head in table.columns[3:]]
-    assert heads == ["AUC of A own", "AUC of A random", "AUC of log p own", "AUC of log p random"]
+    heads = [" ".join(filter(None, head)) for head in table.columns]
+    assert heads[:3] == ["Benchmark", "Mentions right", "Mentions wrong"]
+    assert heads[3:] == [
+        "AUC of A own",
+        "AUC of A random",
+        "AUC of log p own",
+        "AUC of log p random",
+    ]
 
 
 def test_as_many_responses_as_asked_for(told):

@@ -71,6 +71,10 @@ def test_an_odd_number_and_too_few(run):
     result = STUDY([run], {"cases": 1000})
     drawn = [row for row in result.rows if row["set"]]
     assert len(drawn) == len(result.rows) < 1000
+    sizes = [sum(row["set"] == number for row in drawn) for number in (1, 2)]
+    assert sizes == [(len(drawn) + 1) // 2, len(drawn) // 2]  # even halves of the few there are
+    last = max(row["case"] for row in drawn)
+    assert last == sizes[0]
     assert any("fewer than the 1000 asked for" in note for note in result.notes)
 
 

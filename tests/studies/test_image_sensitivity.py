@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from changed_runs import change_rows, set_tokens
+from changed_runs import change_rows, keep_rows, set_tokens
 from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import make_run
@@ -89,6 +89,29 @@ def test_agreement(runs):
     assert row["chance"] == pytest.approx(1 / 6)
     assert row["low"] <= row["agreement"] <= row["high"]
     assert np.isnan(row["ks"])
+
+
+def test_items_with_uneven_numbers_of_candidates(runs):
+    """Chance is the mean of 1/n, not 1 over the mean of n; only items of both runs count."""
+
+    def keep(row):
+        return row["index"] < (2 if row["item"] < 5 else 6)
+
+    uneven = [keep_rows(run, keep) for run in runs]
+    rows = get_study("image-sensitivity")(uneven).rows
+    shared = [place for place in range(12) if place not in (1, 3)]
+    sizes = [2 if place < 5 else 6 for place in shared]
+    for row in rows:
+        assert row["chance"] == pytest.approx(mean([1 / size for size in sizes]))
+        assert (row["items"], row["N"]) == (10, 6)
+    own, none = uneven
+    same = [
+        best(scored(own, own.places.tolist().index(place), certainty))
+        == best(scored(none, none.places.tolist().index(place), certainty))
+        for place in shared
+    ]
+    assert rows[0]["agreement"] == pytest.approx(mean(same))
+    assert rows[0]["responses"] == sum(sizes) - len([1 for i, j in EMPTY if j < 2])
 
 
 def test_distributions(runs):

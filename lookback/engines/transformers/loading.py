@@ -12,12 +12,17 @@ from typing import Any
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor, PreTrainedModel
 
+from lookback.registry import words
+
 LOADING = threading.RLock()
 """Held while transformers loads: it changes defaults of the whole process meanwhile (the dtype and
 the device of new tensors), so that two loads at once spoil each other."""
 
 STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
 """What a device_map may say instead of a device."""
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+"""What weights can be loaded as; smaller ones need a quantization_config."""
 
 
 def load_model(
@@ -42,11 +47,14 @@ def load_model(
 
     Raises:
         OSError: there is no such folder or hub id.
-        ValueError: device and device_map are both given, or one of the settings is unknown.
+        ValueError: device and device_map are both given, one of the settings is unknown, or a file
+            is damaged.
     """
     if device is not None and device_map is not None:
         raise ValueError(f"device = {device!r} and device_map = {device_map!r}: give one of them")
     target = _target(device, device_map)
+    if device_map is None and quantization_config is None:
+        check_usable(target)  # before minutes of loading
     if quantization_config is not None:
         options["quantization_config"] = quantization_config
         if device_map is None and target.type != "cpu":
@@ -69,9 +77,16 @@ def load_processor(name: str, **options: Any) -> Any:
 
     Raises:
         OSError: there is no such folder or hub id.
+        ValueError: its files are damaged, or have no tokenizer.
     """
     with LOADING, explaining(name):
-        return AutoProcessor.from_pretrained(find_folder(name), **options)
+        processor = AutoProcessor.from_pretrained(find_folder(name), **options)
+    if getattr(processor, "tokenizer", None) is None:
+        raise ValueError(
+            f"{name!r} has a {type(processor).__name__} and no tokenizer in it: a processor for "
+            "images and text is needed"
+        )
+    return processor
 
 
 def find_folder(name: str | os.PathLike[str]) -> str:
@@ -99,15 +114,23 @@ def find_folder(name: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def explaining(name: str) -> Iterator[None]:
-    """Say in one line that a name is neither a folder nor to be had from the hub."""
+    """Say in one line that a name is neither a folder nor to be had from the hub, or is damaged.
+
+    A damaged file can fail anywhere in the libraries that read it, with any kind of error.
+    """
     try:
         yield
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, ImportError, MemoryError):
         raise
-    except OSError as error:
+    except Exception as error:
         path = Path(name).expanduser()
-        if path.exists():
-            raise
+        in_words = isinstance(error, OSError) or type(error) is ValueError
+        if not in_words:
+            raise ValueError(
+                f"cannot load {name!r}: {words(error)}; are all its files there, and whole?"
+            ) from error
+        if path.exists() or not isinstance(error, OSError):
+            raise  # the library says what is wrong
         (reason, *_) = str(error).strip().splitlines() or [type(error).__name__]
         raise OSError(
             f"cannot load {name!r}: there is no folder {path.absolute()}, and as a hub id it "
@@ -129,22 +152,42 @@ def as_device(device: Any) -> torch.device:
         raise ValueError(f"device = {device!r}: {reason}") from None
 
 
+def check_usable(device: torch.device) -> None:
+    """Try a device: its name may be right and the device not there, or of a kind without numbers.
+
+    Raises:
+        ValueError: it cannot be used.
+    """
+    try:
+        torch.zeros(1).to(device).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        (reason, *_) = str(error).splitlines() or [type(error).__name__]
+        raise ValueError(
+            f"device = '{device}' cannot be used here ({reason}); write cpu, or leave it out"
+        ) from None
+
+
 def as_dtype(dtype: Any) -> torch.dtype | str | None:
     """A dtype by its name; "auto" and None as they are.
 
     Raises:
         ValueError: there is no such dtype.
     """
-    if dtype is None or dtype == "auto" or isinstance(dtype, torch.dtype):
+    if dtype is None or dtype == "auto":
         return dtype
     found = getattr(torch, str(dtype).removeprefix("torch."), None)
-    if not isinstance(found, torch.dtype):
+    if found not in DTYPES:
         raise ValueError(f"dtype = {dtype!r}: write float32, bfloat16, float16 or auto")
     return found
 
 
 def move(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
-    """The model on a device."""
+    """The model on a device.
+
+    Raises:
+        ValueError: the device cannot be used.
+    """
+    check_usable(device)
     moved: PreTrainedModel = model.to(device)
     return moved
 

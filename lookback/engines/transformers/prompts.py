@@ -21,6 +21,7 @@ import torch
 from lookback.conversations import Conversation, Part, SourceError, Turn
 from lookback.engines import UnsupportedModelError
 from lookback.families import Family
+from lookback.registry import words
 
 _MARK = "LOOKBACK"
 
@@ -118,6 +119,8 @@ class Prompter:
             raise ValueError(
                 f"this model's chat template refuses the conversation: {error}"
             ) from error
+        except Exception as error:  # a template is a program, and can fail as any other
+            raise ValueError(f"this model's chat template is broken: {words(error)}") from error
         return text
 
     @cached_property

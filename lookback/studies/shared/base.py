@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lookback.benchmarks.base import BENCHMARKS
-from lookback.registry import Registry
+from lookback.registry import WRONG_KIND, Registry, SettingError, words, wrong_kind
 from lookback.runs import Run
 from lookback.runs.layout import RunError
 from lookback.runs.part import items_with_quality
@@ -210,12 +210,14 @@ class Study:
 
         Raises:
             StudyError: the runs do not have what it needs; or it is a user's own, and failed.
-            TypeError: it has no such setting.
+            SettingError: it has no such setting.
         """
         unknown = set(params or {}) - set(self.params)
         if unknown:
             known = ", ".join(self.params) or "none"
-            raise TypeError(f"study {self.name!r} has no setting {min(unknown)!r}; it has: {known}")
+            raise SettingError(
+                f"study {self.name!r} has no setting {min(unknown)!r}; it has: {known}"
+            )
         given = Runs(runs)
         if self.needs_quality:
             given = given.with_quality(self.name)
@@ -229,10 +231,11 @@ class Study:
         except (StudyError, RunError):
             raise
         except Exception as error:
-            if not self.own:  # its messages are ours already
-                raise
-            words = " ".join(f"{type(error).__name__}: {error}".split())
-            raise StudyError(f"study {self.name!r} failed: {words}") from error
+            if self.own:
+                raise StudyError(f"study {self.name!r} failed: {words(error)}") from error
+            if params and isinstance(error, WRONG_KIND):
+                raise wrong_kind(f"study {self.name!r}", params, error) from error
+            raise  # its messages are ours already
         if not isinstance(result, Result):
             raise StudyError(
                 f"study {self.name!r} gave {result!r:.60}: it must give a lookback.studies.Result"

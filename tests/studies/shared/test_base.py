@@ -7,7 +7,7 @@ from made_runs import change_manifest, make_run
 
 import lookback
 from lookback import registry
-from lookback.registry import PluginError
+from lookback.registry import PluginError, SettingError
 from lookback.studies import STUDIES, Result, Runs, StudyError, get_study, title
 
 PLUGIN = '''
@@ -149,3 +149,11 @@ def test_two_benchmarks_of_one_title_are_not_mixed(tmp_path):
     second = change_manifest(tmp_path / "b", title="Scenes VQA")
     with pytest.raises(StudyError, match="'scenes-vqa' and 'mine' are both called 'Scenes VQA'"):
         get_study("main")([first, second])
+
+
+def test_a_setting_of_the_wrong_kind_is_named(tmp_path):
+    run = make_run(tmp_path / "run", n=3)
+    with pytest.raises(
+        SettingError, match=r"study 'disagreements' cannot work with cases = 'x' \("
+    ):
+        get_study("disagreements")([run], {"cases": "x"})

@@ -1,0 +1,48 @@
+"""The boundary of the command: every error becomes one line on stderr and a status.
+
+What users can cause is an error with a message of its own, raised where the thing can be named: a
+ValueError, an OSError, an ImportError, a SettingError. All else is a bug, of a plugin if it passed
+through one and else of LookBack, and the line says so. `LOOKBACK_TRACEBACK=1` shows where it was.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+from lookback.cli.terminal import printable
+from lookback.registry import SettingError, plugin_in, words
+
+TRACEBACK_VARIABLE = "LOOKBACK_TRACEBACK"
+EXPECTED = (ValueError, OSError, ImportError, SettingError)
+LONGEST = 2000
+"""Characters of a line: messages name values, and a value can be of any length."""
+
+
+def report(error: Exception) -> None:
+    """Say in one line what is wrong; before it the traceback, if the environment asks for it."""
+    if os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0"):
+        traceback.print_exception(error)
+    print(f"lookback: {explain(error)}", file=sys.stderr)
+
+
+def explain(error: Exception) -> str:
+    """An error in one line: what users did, which plugin failed, or that it is a bug."""
+    if (plugin := plugin_in(error.__traceback__)) is not None:
+        line = f"the plugin {plugin} failed: {words(error)} ({TRACEBACK_VARIABLE}=1 shows where)"
+    elif isinstance(error, MemoryError):
+        line = f"out of memory{_after_colon(error)}: ask for less at once, or free some memory"
+    elif isinstance(error, EXPECTED):
+        line = str(error) or type(error).__name__
+    else:
+        line = (
+            f"this is a bug: {words(error)}; please report it in the project's issue tracker, with "
+            f"the command and the traceback ({TRACEBACK_VARIABLE}=1 shows it)"
+        )
+    line = printable(" ".join(line.split()))
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]}... ({len(line)} characters)"
+
+
+def _after_colon(error: Exception) -> str:
+    return f": {error}" if str(error) else ""

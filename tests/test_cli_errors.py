@@ -1,0 +1,189 @@
+"""The command's boundary: one line and a status for every error; bugs and plugins are named."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lookback.cli.errors import LONGEST, explain
+from lookback.engines import ENGINES
+from lookback.registry import PluginError, SettingError, load_plugin
+from lookback.scores import base
+from lookback.scores.base import SCORERS
+
+
+@pytest.fixture
+def failing(command, monkeypatch):
+    """`lookback scorers`, which fails with an error that the test gives."""
+
+    def failing(error):
+        def fail():
+            raise error
+
+        monkeypatch.setattr(base, "scorers", fail)
+        return command("scorers")
+
+    return failing
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(ZeroDivisionError("by zero"), KeyError("key"), TypeError("int + str")),
+        *(
+            AttributeError("none"),
+            RuntimeError("two\nlines"),
+            AssertionError(),
+            RecursionError("x"),
+        ),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_nobody_foresaw_is_called_a_bug(failing, error):
+    status, out, err = failing(error)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    message = " ".join(str(error).split())
+    name = type(error).__name__ + (f": {message}" if message else "")
+    assert err.startswith(f"lookback: this is a bug: {name}; please report it")
+    for part in ("in the project's issue tracker", "LOOKBACK_TRACEBACK=1"):
+        assert part in err
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("n = 0"), OSError("n = 0"), ImportError("n = 0"), SettingError("n = 0")]
+)
+def test_what_a_user_can_cause_is_said_as_it_is(failing, error):
+    assert failing(error) == (1, "", "lookback: n = 0\n")
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), ValueError("n = 0")])
+def test_the_environment_asks_for_the_traceback(failing, monkeypatch, error):
+    monkeypatch.setenv("LOOKBACK_TRACEBACK", "1")
+    status, _, err = failing(error)
+    assert status == 1
+    assert err.startswith("Traceback (most recent call last):")
+    assert "in fail\n" in err
+    assert err.splitlines()[-1] == f"lookback: {explain(error)}"
+    monkeypatch.setenv("LOOKBACK_TRACEBACK", "0")
+    assert failing(error)[2].count("\n") == 1
+
+
+def test_a_message_is_one_harmless_line(failing):
+    status, _, err = failing(ValueError("a\nb\x1b[31m\tc\r\n"))
+    assert (status, err) == (1, "lookback: a b\ufffd[31m c\n")
+    assert failing(ValueError())[2] == "lookback: ValueError\n"
+    err = failing(ValueError("x" * 10_000))[2]
+    assert len(err) < LONGEST + 100
+    assert err.endswith("x... (10000 characters)\n")
+
+
+def test_too_little_memory_is_no_bug(failing):
+    err = failing(MemoryError("12 GiB"))[2]
+    assert err == ("lookback: out of memory: 12 GiB: ask for less at once, or free some memory\n")
+
+
+def test_an_interruption_is_no_error(failing):
+    assert failing(KeyboardInterrupt()) == (130, "", "")
+
+
+@pytest.mark.parametrize("setting", ["alpha", "nope=1", "alpha=" + "[" * 100_000])
+def test_a_setting_that_cannot_be_is_one_line(command, tmp_path, setting):
+    status, out, err = command("ask", tmp_path / "gone.png", "what?", "--set", setting)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "this is a bug" not in err
+    assert setting.partition("=")[0] in err
+
+
+def test_a_device_map_nested_without_end_is_no_json(command, tmp_path):
+    picture = tmp_path / "p.png"
+    from PIL import Image
+
+    Image.new("RGB", (8, 8)).save(picture)
+    deep = '{"a":' * 100_000
+    status, _, err = command("ask", picture, "what?", "--device-map", deep)
+    assert (status, err.count("\n")) == (1, 1)
+    assert "not JSON (maximum recursion depth exceeded" in err
+
+
+@pytest.mark.parametrize("workers", ["0", "-1"])
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_workers_are_counted_from_one(command, tmp_path, workers, more):
+    status, out, err = command(
+        *("run", "--benchmark", "scenes-vqa", "--limit", "3", "--out", tmp_path / "run"),
+        *("--workers", workers, *more),
+    )
+    assert (status, out) == (1, "")
+    assert err == f"lookback: workers = {workers}: must be at least 1\n"
+    assert not (tmp_path / "run").exists()
+
+
+def test_answers_that_are_no_text_are_named(command, tmp_path):
+    picture, answers = tmp_path / "p.png", tmp_path / "answers.txt"
+    answers.write_bytes(b"caf\xe9\n")
+    status, _, err = command("score", picture, "what?", "--file", answers)
+    assert (status, err.count("\n")) == (1, 1)
+    assert f"{str(answers)!r} is not UTF-8" in err
+
+
+PLUGIN = """
+import lookback
+
+
+@lookback.engine("broken")
+def broken(model=None, processor=None):
+    "An engine that fails."
+    return {}["nothing"]
+
+
+@lookback.engine("refusing")
+def refusing(model=None, processor=None):
+    "An engine that says why it cannot."
+    raise ValueError("no such thing")
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    for registry in (SCORERS, ENGINES):
+        monkeypatch.setattr(registry, "_entries", dict(registry.all()))
+    monkeypatch.setenv("LOOKBACK_PLUGINS", "")
+    path = tmp_path / "mine.py"
+    path.write_text(PLUGIN)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("engine", "error"),
+    [("broken", "KeyError: 'nothing'"), ("refusing", "ValueError: no such thing")],
+)
+def test_a_plugin_that_fails_later_is_named_too(command, plugin, engine, error):
+    status, out, err = command("check", "--engine", engine, "--plugin", plugin)
+    assert (status, out) == (1, "")
+    assert err == (
+        f"lookback: the plugin {plugin} failed: {error} (LOOKBACK_TRACEBACK=1 shows where)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "ending", ["raise SystemExit(0)", "import sys; sys.exit('bye')", "exit(3)"]
+)
+def test_a_plugin_cannot_end_the_command(command, plugin, ending):
+    plugin.write_text(ending + "\n")
+    status, out, err = command("scorers", "--plugin", plugin)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"lookback: the plugin {plugin} failed: SystemExit")
+    with pytest.raises(PluginError, match="failed: SystemExit"):
+        load_plugin(str(plugin))
+
+
+def test_names_that_no_encoding_has_are_printed_as_json_spells_them(tmp_path):
+    """A file's name is bytes, and what it is not UTF-8 for comes as halves of characters."""
+    folder = os.fsencode(tmp_path) + b"/odd\xff"
+    os.mkdir(folder)
+    command = [sys.executable, "-m", "lookback.cli", "benchmarks", "--json", "--data", folder]
+    done = subprocess.run(command, capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
+    listed = {one["name"]: one["where"] for one in json.loads(done.stdout)}
+    assert "odd" in listed["chair"]

@@ -11,6 +11,7 @@ import typer
 from lookback.cli.app import (
     Alpha,
     AsJson,
+    ByLayer,
     Device,
     DeviceMap,
     Dtype,
@@ -38,6 +39,7 @@ from lookback.cli.terminal import (
     show_candidates,
     show_scorers,
 )
+from lookback.engines import by_layer_setting
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
@@ -67,13 +69,16 @@ def ask(
     revision: Revision = None,
     device_map: DeviceMap = None,
     trust_remote_code: TrustRemoteCode = False,
+    by_layer: ByLayer = False,
     as_json: AsJson = False,
 ) -> None:
     """Ask a question about an image N times, rank the answers, print the best."""
     params = _params(scorer, alpha, lam, settings)
+    _check_shown(by_layer, as_json)
     shown = _shown([image, *(more_images or [])])
     options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
     lb = _load(model, options)
+    layers = by_layer_setting(lb, by_layer, "--by-layer")
     with progress(f"drawing {n} answers") as bar:
         cands = lb.sample(
             shown.images,
@@ -86,6 +91,7 @@ def ask(
             max_new_tokens=max_new_tokens,
             seed=seed,
             progress=bar,
+            **layers,
         )
     show_candidates(cands, scorer, params, as_json)
 
@@ -115,6 +121,7 @@ def score(
     revision: Revision = None,
     device_map: DeviceMap = None,
     trust_remote_code: TrustRemoteCode = False,
+    by_layer: ByLayer = False,
     as_json: AsJson = False,
 ) -> None:
     """Score answers that exist already, from any model or person, and rank them."""
@@ -125,12 +132,14 @@ def score(
     if not given:
         raise ValueError("no answers given: write them as arguments, or name a --file")
     params = _params(scorer, alpha, lam, settings)
+    _check_shown(by_layer, as_json)
     shown = _shown([image, *(more_images or [])])
     options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
     lb = _load(model, options)
+    layers = by_layer_setting(lb, by_layer, "--by-layer")
     with progress(f"scoring {len(given)} answers") as bar:
         cands = lb.score(
-            shown.images, question, given, video=shown.video, source=source, progress=bar
+            shown.images, question, given, video=shown.video, source=source, progress=bar, **layers
         )
     show_candidates(cands, scorer, params, as_json)
 
@@ -172,6 +181,12 @@ def _params(
     params |= settings_of(settings)
     get_scorer(scorer).check(params)
     return params
+
+
+def _check_shown(by_layer: bool, as_json: bool) -> None:
+    """Refuse to keep what nobody would see."""
+    if by_layer and not as_json:
+        raise ValueError("--by-layer is shown by --json alone: add --json")
 
 
 class _Shown(NamedTuple):

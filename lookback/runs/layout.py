@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lookback.signals import SIGNALS
+from lookback.signals import BY_LAYER, SIGNALS
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -51,6 +51,8 @@ CANDIDATES = pa.schema(
         *((name, pa.list_(pa.float32())) for name in SIGNALS),
     ]
 )
+LAYERS = pa.field(BY_LAYER, pa.list_(pa.list_(pa.float32())))
+"""The last column of candidates in a run with --by-layer: A_t of each token in each layer."""
 SCORES = pa.schema(
     [
         ("item", pa.int32()),
@@ -76,9 +78,11 @@ def shard_path(folder: Path, table: str, shard: int) -> Path:
     return folder / table / f"{shard:05d}.parquet"
 
 
-def write_shard(folder: Path, table: str, shard: int, rows: list[dict[str, Any]]) -> None:
-    """Write one shard of a table, whole or not at all."""
-    schema = _schema(table)
+def write_shard(
+    folder: Path, table: str, shard: int, rows: list[dict[str, Any]], *, by_layer: bool = False
+) -> None:
+    """Write one shard of a table, whole or not at all; of candidates, also with `LAYERS`."""
+    schema = _schema(table).append(LAYERS) if by_layer else _schema(table)
     path = shard_path(folder, table, shard)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
@@ -179,8 +183,9 @@ def _leaves(schema: pa.Schema, floats: bool) -> list[str]:
     """A table's leaf columns, as Parquet spells them: those of floats, or all others."""
     names = []
     for field in schema:
-        nested = pa.types.is_list(field.type)
-        kind = field.type.value_type if nested else field.type
+        name, kind = field.name, field.type
+        while pa.types.is_list(kind):
+            name, kind = f"{name}.list.element", kind.value_type
         if pa.types.is_floating(kind) == floats:
-            names.append(f"{field.name}.list.element" if nested else field.name)
+            names.append(name)
     return names

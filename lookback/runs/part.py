@@ -42,6 +42,10 @@ class Part(Run):
         of_tokens = np.repeat(self._kept, self._whole.lengths)
         return {name: values[of_tokens] for name, values in self._whole.signals(names).items()}
 
+    def by_layer(self) -> Array:
+        """A_t in each layer, of all tokens of the candidates kept."""
+        return np.asarray(self._whole.by_layer()[np.repeat(self._kept, self._whole.lengths)])
+
     def _table_of(self, name: str) -> dict[int, dict[str, Any]]:
         kept = set(self.places.tolist())
         return {at: row for at, row in self._whole._table_of(name).items() if at in kept}

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lookback.runs.layout import (
+    CANDIDATES,
     HEAD_COLUMNS,
     SHARD,
     TOKEN_COLUMNS,
@@ -29,7 +30,7 @@ from lookback.runs.manifest import MANIFEST, Manifest
 from lookback.scores.base import get_scorer
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
-from lookback.signals import SIGNALS, Candidate, Candidates, Signals
+from lookback.signals import BY_LAYER, SIGNALS, Candidate, Candidates, Signals
 
 
 class Run:
@@ -173,6 +174,30 @@ class Run:
                 self._signals[name] = values.astype(np.float64)
         return {name: self._signals[name] for name in names}
 
+    @property
+    def has_layers(self) -> bool:
+        """Whether it was made with --by-layer."""
+        return bool(self.settings.get(BY_LAYER))
+
+    def by_layer(self) -> Array:
+        """(tokens, L): A_t in each layer, of all tokens of all candidates.
+
+        Raises:
+            RunError: the run was made without.
+        """
+        if not self.has_layers:
+            raise RunError(
+                f"{self.path} has no signals by layer: run its command again with --by-layer and "
+                "another --out"
+            )
+        if BY_LAYER not in self._signals:
+            tokens = read_table(self.path, "candidates", [BY_LAYER])[BY_LAYER].combine_chunks()
+            values = tokens.flatten().flatten().to_numpy(zero_copy_only=False)
+            count = int(self.lengths.sum())
+            shape = (count, len(values) // max(1, count))
+            self._signals[BY_LAYER] = values.astype(np.float64).reshape(shape)
+        return self._signals[BY_LAYER]
+
     def grid(self, values: Array | Sequence[float], n: int | None = None) -> Array:
         """A number per candidate as an array of shape (items, n), NaN where there is none."""
         n = self.n if n is None else n
@@ -302,12 +327,13 @@ class Run:
         """The same for the item at a position of the split; only its shard is read."""
         shard = place // SHARD
         about = _only(read_shard(self.path, "items", shard), place).to_pylist()[0]
-        table = _only(read_shard(self.path, "candidates", shard), place)
+        names = (*CANDIDATES.names, BY_LAYER) if self.has_layers else CANDIDATES.names
+        table = _only(read_shard(self.path, "candidates", shard, names), place)
         items = [
             Candidate(
                 row["index"],
                 row["text"],
-                Signals(**{name: row[name] for name in TOKEN_COLUMNS}),
+                Signals(**{name: row[name] for name in TOKEN_COLUMNS}, by_layer=row.get(BY_LAYER)),
                 row["finish"],
             )
             for row in table.to_pylist()

@@ -22,7 +22,7 @@ from lookback.runs.layout import (
 from lookback.runs.run import Run
 from lookback.runs.sources import Questions, get_source
 from lookback.scores.base import get_scorer
-from lookback.signals import Asked, Candidates
+from lookback.signals import BY_LAYER, Asked, Candidates
 
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages
@@ -45,6 +45,8 @@ class Worker:
         self.places = self.source.places(self.items)
         self.questions = Questions(plan, self.items, self.places)
         require(self.engine, [self.source.uses], "this run")
+        require(self.engine, ["by_layer"] if plan.by_layer else [], "--by-layer")
+        self.columns = (*TOKEN_COLUMNS, BY_LAYER) if plan.by_layer else TOKEN_COLUMNS
         for name in plan.scorers:
             base = name.partition("@")[0]
             require(self.engine, get_scorer(base).uses, f"scorer {base!r}")
@@ -72,7 +74,7 @@ class Worker:
             timings.append(timing)
             rows += self.rows(place, candidates)
             report("sample", place, head["error"])
-        write_shard(self.folder, "candidates", shard, rows)
+        write_shard(self.folder, "candidates", shard, rows, by_layer=self.plan.by_layer)
         self._write_timings("sample", shard, timings)
         write_shard(self.folder, "items", shard, heads)  # last: it says that the shard is there
 
@@ -122,7 +124,7 @@ class Worker:
                 "quality": quality[c.text],
                 "length": len(c.signals),
             }
-            | {name: getattr(c, name) for name in TOKEN_COLUMNS}
+            | {name: _lists(getattr(c, name)) for name in self.columns}
             for c in candidates
         ]
 
@@ -190,6 +192,11 @@ class Listening:
         replies = self._engine.generate(image, prompts, messages=messages, **settings)
         self.replies += replies
         return replies
+
+
+def _lists(values: Any) -> Any:
+    """What Arrow takes: it knows arrays of one dimension alone."""
+    return list(values) if getattr(values, "ndim", 1) > 1 else values
 
 
 def _timing(stage: str, place: int, responses: int, began: float) -> dict[str, Any]:

@@ -39,7 +39,6 @@ from lookback.cli.terminal import (
     show_candidates,
     show_scorers,
 )
-from lookback.engines import by_layer_setting
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PilImage
@@ -78,7 +77,7 @@ def ask(
     shown = _shown([image, *(more_images or [])])
     options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
     lb = _load(model, options)
-    layers = by_layer_setting(lb, by_layer, "--by-layer")
+    layers = _layers(lb, by_layer)
     with progress(f"drawing {n} answers") as bar:
         cands = lb.sample(
             shown.images,
@@ -136,7 +135,7 @@ def score(
     shown = _shown([image, *(more_images or [])])
     options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
     lb = _load(model, options)
-    layers = by_layer_setting(lb, by_layer, "--by-layer")
+    layers = _layers(lb, by_layer)
     with progress(f"scoring {len(given)} answers") as bar:
         cands = lb.score(
             shown.images, question, given, video=shown.video, source=source, progress=bar, **layers
@@ -187,6 +186,12 @@ def _check_shown(by_layer: bool, as_json: bool) -> None:
     """Refuse to keep what nobody would see."""
     if by_layer and not as_json:
         raise ValueError("--by-layer is shown by --json alone: add --json")
+
+
+def _layers(engine: Engine, by_layer: bool) -> dict[str, Any]:
+    from lookback.engines import by_layer_setting
+
+    return by_layer_setting(engine, by_layer, "--by-layer")
 
 
 class _Shown(NamedTuple):

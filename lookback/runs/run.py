@@ -329,14 +329,20 @@ class Run:
         about = _only(read_shard(self.path, "items", shard), place).to_pylist()[0]
         names = (*CANDIDATES.names, BY_LAYER) if self.has_layers else CANDIDATES.names
         table = _only(read_shard(self.path, "candidates", shard, names), place)
+        rows = table.to_pylist()
+        depth = next((len(row[BY_LAYER][0]) for row in rows if row.get(BY_LAYER)), 0)
         items = [
             Candidate(
                 row["index"],
                 row["text"],
-                Signals(**{name: row[name] for name in TOKEN_COLUMNS}, by_layer=row.get(BY_LAYER)),
+                Signals(
+                    **{name: row[name] for name in TOKEN_COLUMNS},
+                    # Of an empty response the lists do not tell how many layers there are.
+                    by_layer=row.get(BY_LAYER) or (np.empty((0, depth)) if depth else None),
+                ),
                 row["finish"],
             )
-            for row in table.to_pylist()
+            for row in rows
         ]
         return Candidates(
             tuple(items),

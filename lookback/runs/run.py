@@ -30,7 +30,7 @@ from lookback.runs.manifest import MANIFEST, Manifest
 from lookback.scores.base import get_scorer
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
-from lookback.signals import BY_LAYER, SIGNALS, Candidate, Candidates, Signals
+from lookback.signals import BY_LAYER, SIGNALS, Candidate, Candidates, Floats, Signals
 
 
 class Run:
@@ -179,8 +179,8 @@ class Run:
         """Whether it was made with --by-layer."""
         return bool(self.settings.get(BY_LAYER))
 
-    def by_layer(self) -> Array:
-        """(tokens, L): A_t in each layer, of all tokens of all candidates.
+    def by_layer(self) -> Floats:
+        """(tokens, L): A_t in each layer, of all tokens of all candidates; read once.
 
         Raises:
             RunError: the run was made without.
@@ -190,13 +190,14 @@ class Run:
                 f"{self.path} has no signals by layer: run its command again with --by-layer and "
                 "another --out"
             )
-        if BY_LAYER not in self._signals:
-            tokens = read_table(self.path, "candidates", [BY_LAYER])[BY_LAYER].combine_chunks()
-            values = tokens.flatten().flatten().to_numpy(zero_copy_only=False)
-            count = int(self.lengths.sum())
-            shape = (count, len(values) // max(1, count))
-            self._signals[BY_LAYER] = values.astype(np.float64).reshape(shape)
-        return self._signals[BY_LAYER]
+        return self._by_layer
+
+    @cached_property
+    def _by_layer(self) -> Floats:
+        tokens = read_table(self.path, "candidates", [BY_LAYER])[BY_LAYER].combine_chunks()
+        values: Floats = tokens.flatten().flatten().to_numpy(zero_copy_only=False)
+        count = int(self.lengths.sum())
+        return values.reshape(count, len(values) // max(1, count))
 
     def grid(self, values: Array | Sequence[float], n: int | None = None) -> Array:
         """A number per candidate as an array of shape (items, n), NaN where there is none."""
@@ -330,15 +331,16 @@ class Run:
         names = (*CANDIDATES.names, BY_LAYER) if self.has_layers else CANDIDATES.names
         table = _only(read_shard(self.path, "candidates", shard, names), place)
         rows = table.to_pylist()
+        # Of an empty response the lists do not tell how many layers there are.
         depth = next((len(row[BY_LAYER][0]) for row in rows if row.get(BY_LAYER)), 0)
+        nothing = np.empty((0, depth), np.float32) if depth else None
         items = [
             Candidate(
                 row["index"],
                 row["text"],
                 Signals(
                     **{name: row[name] for name in TOKEN_COLUMNS},
-                    # Of an empty response the lists do not tell how many layers there are.
-                    by_layer=row.get(BY_LAYER) or (np.empty((0, depth)) if depth else None),
+                    by_layer=row.get(BY_LAYER) or nothing,
                 ),
                 row["finish"],
             )

@@ -1,7 +1,7 @@
 """Made-up runs with some of their rows changed."""
 
 from lookback.runs import Run
-from lookback.runs.layout import read_table, write_shard
+from lookback.runs.layout import CANDIDATES, read_table, write_shard
 
 
 def change_rows(run, candidate=None, item=None):
@@ -9,7 +9,9 @@ def change_rows(run, candidate=None, item=None):
     for table, change in (("candidates", candidate), ("items", item)):
         if change is None:
             continue
-        rows = read_table(run.path, table).to_pylist()
+        layers = run.has_layers and table == "candidates"
+        columns = (*CANDIDATES.names, "by_layer") if layers else None
+        rows = read_table(run.path, table, columns).to_pylist()
         for row in rows:
             change(row)
         for file in sorted((run.path / table).glob("*.parquet")):
@@ -18,7 +20,7 @@ def change_rows(run, candidate=None, item=None):
         for row in rows:
             by_shard.setdefault(row["item"] // 10, []).append(row)
         for shard, here in by_shard.items():
-            write_shard(run.path, table, shard, here)
+            write_shard(run.path, table, shard, here, by_layer=layers)
     return Run(run.path)
 
 

@@ -280,6 +280,7 @@ STUDIES: Registry[Study] = Registry(
             "random-image",
             "decomposition",
             "pos",
+            "layers",
             "seeds",
             "oracle",
             "judge",

@@ -12,7 +12,7 @@ from lookback.benchmarks import english
 from lookback.scores.base import get_scorer
 from lookback.studies.shared import speech
 from lookback.studies.shared.base import Result, Runs, StudyError, study, title
-from lookback.studies.shared.layer_findings import CHOSEN, REFERENCES, Found, analyse
+from lookback.studies.shared.layer_findings import CHOSEN, REFERENCES, Found, Settings, analyse
 from lookback.studies.shared.layers import name_of, parts_of
 from lookback.studies.shared.methods import in_order
 from lookback.studies.shared.plots import tiles
@@ -21,7 +21,7 @@ from lookback.studies.shared.tables import Cell, Table, rows_of_columns
 
 NOTES = [
     "Layers are counted from 1, those that attend alone. All layers: the run's own A_t, the mean "
-    "over all heads; some layers: the mean over these. Alpha and lambda are the run's, throughout.",
+    "over all heads; some layers: the mean over these. Alpha and lambda are the same for all.",
     "A gain is over all layers, on the same items. Intervals: 95 %, from 2,000 bootstrap samples "
     "of items. The gain of one stretch of layers is not held out: the best of many is flattered.",
     "AUC: the probability that a right mention of an object has the higher A_t than a wrong one, "
@@ -31,7 +31,13 @@ NOTES = [
 
 @study("layers", title="Layers", needs_quality=True)
 def layers(
-    runs: Runs, n: int = 25, splits: int = 20, seed: int = 0, responses: int = 2000
+    runs: Runs,
+    n: int = 25,
+    splits: int = 20,
+    seed: int = 0,
+    responses: int = 2000,
+    alpha: float | None = None,
+    lam: float | None = None,
 ) -> Result:
     """Which layers' A_t selects best, held out; words and right mentions by layer.
 
@@ -41,6 +47,7 @@ def layers(
         splits: how often the items are halved by lot, to choose layers on one half for the other.
         seed: of that lot.
         responses: the most responses of a run whose words and mentions are read.
+        alpha, lam: LookBack's settings for any layers; each run's own by default.
 
     Raises:
         StudyError: no run has signals by layer.
@@ -48,9 +55,9 @@ def layers(
     if n < 1:
         raise StudyError(f"n = {n}: must be at least 1")
     notes = [*NOTES[:2], *speech.NOTES, f"Tagged by spaCy with {english.model_name()}.", NOTES[2]]
-    found = []
+    settings, found = Settings(n, splits, seed, responses, alpha, lam), []
     for run in in_order(_with_layers(runs).largest):
-        one, more = analyse(run, min(n, run.n), splits, seed, responses)
+        one, more = analyse(run, settings)
         found.append(one)
         notes += [f"{title(run)}, {run.model}: {note}" for note in more]
     rows = [row for one in found for row in (*_selection(one), *_words(one), *_mentions(one))]

@@ -33,7 +33,7 @@ def rows_of(result, measure):
     return {row["what"]: row for row in result.rows if row["measure"] == measure}
 
 
-def slow_outcomes(run, layers, n=7):
+def slow_outcomes(run, layers, n=7, alpha=0.5, lam=1.25):
     """The quality of LookBack's pick with A_t from some layers: an item each."""
     found = []
     for candidates in by_item(run).values():
@@ -42,7 +42,7 @@ def slow_outcomes(run, layers, n=7):
             if not c["length"]:
                 continue
             a = [math.fsum(row[i] for i in layers) / len(layers) for row in c["by_layer"]]
-            score = lookback_score(c["log_prob"], a, 0.5, 1.25)
+            score = lookback_score(c["log_prob"], a, alpha, lam)
             if score > best:
                 best, quality = score, c["quality"]
         found.append(100 * quality)
@@ -80,8 +80,8 @@ def test_the_choice_is_held_out(run, result):
     row = rows_of(result, "outcome")["chosen on the other half"]
     assert row["value"] == pytest.approx(wanted.mean())
     (note,) = [note for note in result.notes if "halves chose" in note]
-    assert f"of {len(stretches(LAYERS))} stretches, 6 halves chose" in note
-    assert f" {counts.max()}" in note
+    assert f"of {len(stretches(LAYERS))} stretches of layers 6 halves chose" in note
+    assert f" {counts.max()} times" in note
 
 
 def test_references(run, result):
@@ -96,6 +96,13 @@ def test_fewer_candidates(run):
     assert rows["layer 2"]["value"] == pytest.approx(np.mean(slow_outcomes(run, [1], 3)))
     with pytest.raises(StudyError, match="n = 0"):
         STUDY([run], {"n": 0})
+
+
+def test_other_settings(run):
+    rows = rows_of(STUDY([run], {"alpha": 0, "lam": 3.0}), "outcome")
+    for what, layers in (("layer 2", [1]), ("all layers", range(LAYERS))):
+        wanted = slow_outcomes(run, layers, alpha=0.0, lam=3.0)
+        assert rows[what]["value"] == pytest.approx(np.mean(wanted))
 
 
 def test_tables(run, result):

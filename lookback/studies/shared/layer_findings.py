@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,16 +69,31 @@ class Found:
         return self.outcomes[what] - self.outcomes[range(self.depth)]
 
 
-def analyse(run: Run, n: int, splits: int, seed: int, most: int) -> tuple[Found, list[str]]:
+class Settings(NamedTuple):
+    """How a run is analysed; see the study."""
+
+    n: int
+    splits: int
+    seed: int
+    responses: int
+    alpha: float | None
+    lam: float | None
+
+
+def analyse(run: Run, settings: Settings) -> tuple[Found, list[str]]:
     """What is found in a run, and what a reader should know."""
+    n, most = min(settings.n, run.n), settings.responses
     depth = run.by_layer().shape[1]
     choices = stretches(depth)
-    values = 100 * outcomes_by_layers(run, choices, n)
+    values = 100 * outcomes_by_layers(run, choices, n, settings.alpha, settings.lam)
     outcomes: dict[range | str, Array] = dict(zip(choices, values.T, strict=True))
-    outcomes[CHOSEN], times = choose_on_other_half(values, splits, seed)
+    outcomes[CHOSEN], times = choose_on_other_half(values, settings.splits, settings.seed)
     often = sorted(zip(times.tolist(), choices, strict=True), key=lambda one: -one[0])[:3]
-    told = ", ".join(f"{name_of(one, depth)} {count}" for count, one in often if count)
-    notes = [f"of {len(choices)} stretches, {2 * splits} halves chose {told} times most often."]
+    told = ", ".join(f"{name_of(one, depth)} {count} times" for count, one in often if count)
+    notes = [
+        f"of {len(choices)} stretches of layers {2 * settings.splits} halves chose, most often: "
+        f"{told}."
+    ]
     for name, method in REFERENCES.items():
         outcomes[name] = 100 * outcome(run, method, n)
     words, counts = _word_scores(run, most)

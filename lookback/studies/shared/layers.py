@@ -44,15 +44,24 @@ def name_of(layers: range, depth: int) -> str:
     return f"layer {first}" if first == last else f"layers {first}-{last}"
 
 
-def outcomes_by_layers(run: Run, chosen: list[range], n: int) -> Array:
+def outcomes_by_layers(
+    run: Run, chosen: list[range], n: int, alpha: float | None = None, lam: float | None = None
+) -> Array:
     """(items, chosen): the quality of LookBack's pick with A_t from each stretch of layers.
 
     From all of them it is the run's own A_t, the mean over all heads; from some it is the mean over
     these layers.
+
+    Args:
+        run: with signals by layer.
+        chosen: the stretches.
+        n: the first n candidates of each item.
+        alpha, lam: LookBack's settings; the run's own by default.
     """
     by_layer, filled = run.by_layer(), run.lengths > 0
     log_prob, quality = run.signal("log_prob"), run.quality(n)
-    alpha, lam = run.defaults["alpha"], run.defaults["lam"]
+    alpha = run.defaults["alpha"] if alpha is None else alpha
+    lam = run.defaults["lam"] if lam is None else lam
     found = []
     for layers in chosen:
         whole = len(layers) == by_layer.shape[1]

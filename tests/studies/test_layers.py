@@ -221,6 +221,12 @@ def test_without_signals_by_layer_it_says_how_to_get_them(tmp_path, command):
     assert "no run here has signals by layer: make one with `lookback run ... --by-layer" in err
 
 
+def test_responses_without_tokens_tell_nothing(tmp_path):
+    empty = [(item, index) for item in range(12) for index in range(2)]
+    with pytest.raises(StudyError, match="every response is empty"):
+        STUDY([make_run(tmp_path / "run", n=2, layers=3, empty=empty)])
+
+
 def test_runs_without_are_passed_over(run, tmp_path):
     larger = make_run(tmp_path / "larger", n=9)
     assert {row["N"] for row in STUDY([larger, run]).rows} == {7}

@@ -10,6 +10,7 @@ import numpy as np
 from lookback.runs import Run
 from lookback.scores.formula import Array
 from lookback.studies.shared import speech
+from lookback.studies.shared.base import StudyError
 from lookback.studies.shared.distributions import auc
 from lookback.studies.shared.layers import (
     choose_on_other_half,
@@ -84,6 +85,8 @@ def analyse(run: Run, settings: Settings) -> tuple[Found, list[str]]:
     """What is found in a run, and what a reader should know."""
     n, most = min(settings.n, run.n), settings.responses
     depth = run.by_layer().shape[1]
+    if not depth:
+        raise StudyError(f"{run.path}: every response is empty: there is nothing to analyse")
     choices = stretches(depth)
     values = 100 * outcomes_by_layers(run, choices, n, settings.alpha, settings.lam)
     outcomes: dict[range | str, Array] = dict(zip(choices, values.T, strict=True))

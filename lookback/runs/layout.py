@@ -111,7 +111,8 @@ def read_table(folder: Path, table: str, columns: Iterable[str] | None = None) -
     schema = _schema(table)
     names = schema.names if columns is None else list(columns)
     if not files:
-        return pa.schema([schema.field(name) for name in names]).empty_table()
+        fields = {field.name: field for field in (*schema, LAYERS)}
+        return pa.schema([fields[name] for name in names]).empty_table()
     try:
         return pa.concat_tables([_read(f, names) for f in files])
     except (pa.ArrowInvalid, OSError) as error:

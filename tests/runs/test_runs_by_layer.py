@@ -136,6 +136,11 @@ def test_an_estimate_counts_the_layers(command):
     assert layers == pytest.approx(plain * (21 + 4 * LAYERS) / 21)
 
 
+def test_a_run_without_a_shard_yet(tmp_path):
+    run = make_run(tmp_path / "made", items=0, n=2, layers=3)
+    assert run.by_layer().shape == (0, 0)
+
+
 def test_a_made_up_run_has_none(tmp_path):
     with pytest.raises(RunError, match="no signals by layer"):
         make_run(tmp_path / "made", n=2).by_layer()

@@ -359,7 +359,13 @@ def _shares(values: Any, tokens: int) -> Floats:
     Raises:
         ValueError: they are of another shape, or one is no share.
     """
-    array: Floats = np.array(values, dtype=np.float32)
+    try:
+        array: Floats = np.array(values, dtype=np.float32)
+    except ValueError:
+        raise ValueError(
+            f"by_layer is no table of numbers: it must be ({tokens}, layers), as many layers for "
+            "each token"
+        ) from None
     if array.shape == (0,):  # a list of no tokens does not tell how many layers there are
         array = array.reshape(0, 0)
     if array.ndim != 2 or len(array) != tokens or (tokens and not array.shape[1]):

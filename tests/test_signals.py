@@ -60,6 +60,9 @@ def test_signals_by_layer_are_shares_of_each_token_and_layer():
             ValueError, match=r"by_layer has the shape .* for 2 tokens.*\(2, layers"
         ):
             signals(shape)
+    for ragged in ([[0.5], [0.5, 0.5]], [["a"], ["b"]]):
+        with pytest.raises(ValueError, match="by_layer is no table of numbers"):
+            signals(ragged)
     for wrong in (np.nan, np.inf, -0.1, 1.1):
         with pytest.raises(ValueError, match=r"by_layer\[1, 0\] = .*: a share of attention"):
             signals([[0.5, 0.5], [wrong, 0.5]])

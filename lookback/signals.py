@@ -27,6 +27,8 @@ Ids = NDArray[np.int64]
 
 SIGNALS = ("log_prob", "visual_lookback", "self_certainty", "entropy")
 """The per-token signals, in their order everywhere: in arrays, tables, files and pages."""
+BY_LAYER = "by_layer"
+"""What is kept beside them if it is asked for: A_t in each layer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,10 @@ class Signals:
             the source (by default every vision token), averaged over all layers and heads.
         self_certainty: KL(U || p_t), in nats.
         entropy: H(p_t), in nats.
+        by_layer: (T, L), A_t in each of the model's L attention layers, in their order, averaged
+            over the layer's heads; None unless it was asked for. Where all layers have as many
+            heads, the mean over layers is `visual_lookback`; where they do not, that is the mean
+            weighted by heads.
     """
 
     token_ids: Ids
@@ -49,6 +55,7 @@ class Signals:
     visual_lookback: Floats
     self_certainty: Floats
     entropy: Floats
+    by_layer: Floats | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "token_ids", _readonly(self.token_ids, np.int64))
@@ -66,6 +73,8 @@ class Signals:
             if not np.isfinite(values).all():
                 t = int(np.argmax(~np.isfinite(values)))
                 raise ValueError(f"{name}[{t}] = {values[t]}: not a finite number")
+        if self.by_layer is not None:
+            object.__setattr__(self, "by_layer", _shares(self.by_layer, len(self.token_ids)))
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -119,6 +128,11 @@ class Candidate:
     def entropy(self) -> Floats:
         """H(p_t) of each token."""
         return self.signals.entropy
+
+    @property
+    def by_layer(self) -> Floats | None:
+        """(T, L), A_t of each token in each layer, if it was asked for."""
+        return self.signals.by_layer
 
     def __repr__(self) -> str:
         score = "" if self.score is None else f", score={self.score:.4f}"
@@ -260,6 +274,12 @@ class Candidates(Sequence[Candidate]):
             "tokens": pa.array([list(c.tokens) for c in self], pa.list_(pa.string())),
         }
         columns |= {name: pa.array([getattr(c, name) for c in self], floats) for name in SIGNALS}
+        depth = max((c.by_layer.shape[1] for c in self if c.by_layer is not None), default=None)
+        if depth is not None:
+            # The type tells the number of layers, also of a response without tokens.
+            layers = pa.list_(pa.list_(pa.float32(), depth or -1))
+            found = [None if c.by_layer is None else list(c.by_layer) for c in self]
+            columns[BY_LAYER] = pa.array(found, layers)
         meta = self._about()
         return pa.table(columns).replace_schema_metadata({"lookback": json.dumps(meta)})
 
@@ -272,6 +292,8 @@ class Candidates(Sequence[Candidate]):
         items = []
         for row in table.to_pylist():
             head = {k: row.pop(k) for k in ("index", "text", "finish")}
+            if row.get(BY_LAYER) == []:
+                row[BY_LAYER] = np.empty((0, _layers_of(table.schema.field(BY_LAYER).type)))
             items.append(Candidate(**head, signals=Signals(**row)))
         info = json.loads(meta)
         return cls(items=tuple(items), **info)
@@ -314,12 +336,51 @@ def candidate_dict(candidate: Candidate) -> dict[str, Any]:
     signals = {
         k: v.tolist() if isinstance(v, np.ndarray) else list(v)
         for k, v in asdict(candidate.signals).items()
+        if v is not None
     }
     head = {"index": candidate.index, "text": candidate.text, "finish": candidate.finish}
     score = candidate.score
     if score is not None:
         head["score"] = score if np.isfinite(score) else None
     return head | signals
+
+
+def _layers_of(kind: Any) -> int:
+    """How many layers a column's Arrow type tells of; 0 if it does not."""
+    import pyarrow as pa
+
+    inner = kind.value_type
+    return inner.list_size if pa.types.is_fixed_size_list(inner) else 0
+
+
+def _shares(values: Any, tokens: int) -> Floats:
+    """Shares of attention by token and layer, (tokens, L), checked.
+
+    Raises:
+        ValueError: they are of another shape, or one is no share.
+    """
+    try:
+        array: Floats = np.array(values, dtype=np.float32)
+    except ValueError:
+        raise ValueError(
+            f"by_layer is no table of numbers: it must be ({tokens}, layers), as many layers for "
+            "each token"
+        ) from None
+    if array.shape == (0,):  # a list of no tokens does not tell how many layers there are
+        array = array.reshape(0, 0)
+    if array.ndim != 2 or len(array) != tokens or (tokens and not array.shape[1]):
+        raise ValueError(
+            f"by_layer has the shape {array.shape} for {tokens} tokens: it must be "
+            f"({tokens}, layers), one value per token and layer"
+        )
+    outside = ~((array >= 0) & (array <= 1))  # NaN too
+    if outside.any():
+        t, layer = (int(i) for i in np.argwhere(outside)[0])
+        raise ValueError(
+            f"by_layer[{t}, {layer}] = {array[t, layer]:g}: a share of attention lies in [0, 1]"
+        )
+    array.setflags(write=False)
+    return array
 
 
 def _readonly(values: Any, dtype: type) -> NDArray[Any]:

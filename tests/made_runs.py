@@ -30,6 +30,7 @@ def make_run(
     failed=(),
     empty=(),
     recorded=(),
+    layers=None,
 ):
     """A finished run.
 
@@ -38,6 +39,7 @@ def make_run(
         empty: (item, index) of responses without tokens.
         recorded: names like "vauq" or "usc@5" of scores to make up.
         controls: the run whose candidates (texts, tokens, quality) this one shares.
+        layers: of how many layers it has signals; A is then their mean.
     """
     settings = {
         "model": model,
@@ -50,6 +52,8 @@ def make_run(
         "revision": None,
         "dtype": "float32",
     }
+    if layers:
+        settings["by_layer"] = True
     folder.mkdir(parents=True, exist_ok=True)
     Manifest(
         settings,
@@ -73,6 +77,8 @@ def make_run(
             for index in range(n):
                 count = 0 if (place, index) in empty else int(texts.integers(1, 2 * length))
                 row = _candidate(texts, own, place, index, count)
+                if layers:
+                    row |= _layers(place, index, count, layers)
                 if error is None:
                     rows.append(row)
             for name in recorded:
@@ -85,7 +91,7 @@ def make_run(
                 entry = {"item": place, "scores": values, "replies": replies, "error": None}
                 if error is None:
                     scores[name].append(entry)
-        write_shard(folder, "candidates", shard, rows)
+        write_shard(folder, "candidates", shard, rows, by_layer=bool(layers))
         for name in recorded:
             write_shard(folder, f"scores/{name}", shard, scores[name])
         timings = [
@@ -103,9 +109,9 @@ def range_of_shards(items):
     return list(range(-(-items // SHARD)))
 
 
-def write_shard(folder, table, shard, rows):
+def write_shard(folder, table, shard, rows, by_layer=False):
     """Write one table of a shard, and record it as if it had always been so."""
-    path = write_table(folder, table, shard, rows)
+    path = write_table(folder, table, shard, rows, by_layer=by_layer)
     written = TableRecord(len(rows), path.stat().st_size, checksum(path))
     record = read_record(folder, shard)
     tables = dict.fromkeys(("items", "candidates"), written) | dict(record.tables if record else {})
@@ -139,6 +145,12 @@ def _item(benchmark, place, error, image):
         "prompt_ids": [1, 2, 3],
         "error": error,
     }
+
+
+def _layers(place, index, count, layers):
+    shares = np.random.default_rng([place, index]).uniform(0.01, 1, (count, layers))
+    shares = shares.astype(np.float32)
+    return {"by_layer": list(shares), "visual_lookback": shares.mean(1).tolist()}
 
 
 def _candidate(texts, own, place, index, count):

@@ -49,3 +49,4 @@ def test_what_is_run(tmp_path, monkeypatch):
     assert sum("--seed 123" in text and "-n 5" in text for text in texts) == 4
     assert all("--limit 7" in text for text in texts if "--benchmark" in text)
     assert sum("usc@25" in text and "judge@5" in text for text in texts) == 4
+    assert sum("--by-layer" in text for text in texts) == 4

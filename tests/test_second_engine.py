@@ -68,6 +68,22 @@ def test_ask_and_score(toy, tmp_path):
     assert "of images the prompt has image:0, image:1" in err
 
 
+def test_ask_and_score_by_layer(toy, tmp_path):
+    from engines.reference import noise
+
+    noise().save(tmp_path / "a.png")
+    for asked in (("ask", "a.png", "what?", "-n", 4), ("score", "a.png", "what?", "red", "two")):
+        code, out, err = toy(*asked, "--engine", "toy", "--by-layer", "--json")
+        assert code == 0, err
+        for one in json.loads(out)["candidates"]:
+            assert {len(row) for row in one["by_layer"]} <= {3}
+            assert len(one["by_layer"]) == len(one["tokens"])
+        code, out, _ = toy(*asked, "--engine", "toy", "--json")
+        assert all("by_layer" not in one for one in json.loads(out)["candidates"])
+        code, _, err = toy(*asked, "--engine", "toy", "--by-layer")
+        assert (code, err) == (1, "lookback: --by-layer is shown by --json alone: add --json\n")
+
+
 def test_an_unknown_engine_is_one_line(toy):
     code, _, err = toy("run", "--engine", "nope", "--benchmark", "scenes-vqa")
     assert code == 1

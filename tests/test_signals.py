@@ -1,6 +1,7 @@
 """The record: validation, and the way to Arrow and back."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -33,6 +34,66 @@ def test_arrow_round_trip_through_parquet(tmp_path):
         assert (a.index, a.text, a.finish, a.tokens) == (b.index, b.text, b.finish, b.tokens)
         for name in ("token_ids", *SIGNALS):
             np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+
+
+def with_layers(cands, layers=3):
+    """The candidates with made-up signals by layer."""
+    rng = np.random.default_rng(1)
+    return replace(
+        cands,
+        items=[
+            replace(c, signals=replace(c.signals, by_layer=rng.random((len(c.tokens), layers))))
+            for c in cands
+        ],
+    )
+
+
+def test_signals_by_layer_are_shares_of_each_token_and_layer():
+    def signals(by_layer):
+        return Signals([1, 2], ["a", "b"], [-1, -1], [0, 0], [0, 0], [0, 0], by_layer)
+
+    assert signals(None).by_layer is None
+    found = signals([[0, 1, 0.5], [0.25, 1, 0]]).by_layer
+    assert (found.shape, found.dtype, found.flags.writeable) == ((2, 3), np.float32, False)
+    for shape in ([0.5, 0.5], [[0.5, 0.5]], [[], []], [[[0.5]], [[0.5]]]):
+        with pytest.raises(
+            ValueError, match=r"by_layer has the shape .* for 2 tokens.*\(2, layers"
+        ):
+            signals(shape)
+    for ragged in ([[0.5], [0.5, 0.5]], [["a"], ["b"]]):
+        with pytest.raises(ValueError, match="by_layer is no table of numbers"):
+            signals(ragged)
+    for wrong in (np.nan, np.inf, -0.1, 1.1):
+        with pytest.raises(ValueError, match=r"by_layer\[1, 0\] = .*: a share of attention"):
+            signals([[0.5, 0.5], [wrong, 0.5]])
+
+
+def test_signals_by_layer_go_through_arrow_json_and_pandas(tmp_path):
+    cands = with_layers(make_candidates(lengths=(3, 0, 2)))
+    pq.write_table(cands.to_arrow(), tmp_path / "c.parquet")
+    for table in (cands.to_arrow(), pq.read_table(tmp_path / "c.parquet")):
+        back = Candidates.from_arrow(table)
+        for a, b in zip(cands, back, strict=True):
+            np.testing.assert_array_equal(a.by_layer, b.by_layer)  # (0, 3) of the empty one too
+    spoken = json.loads(json.dumps(cands.to_dict()))["candidates"]
+    np.testing.assert_array_equal(np.float32(spoken[2]["by_layer"]), cands[2].by_layer)
+    frame = cands.to_pandas()
+    np.testing.assert_array_equal(np.stack(frame["by_layer"][2]), cands[2].by_layer)
+
+
+def test_without_signals_by_layer_nothing_speaks_of_them():
+    cands = make_candidates()
+    assert "by_layer" not in cands.to_arrow().column_names
+    assert all("by_layer" not in one for one in cands.to_dict()["candidates"])
+    assert {c.by_layer for c in Candidates.from_arrow(cands.to_arrow())} == {None}
+
+
+def test_some_candidates_may_have_no_signals_by_layer():
+    cands = make_candidates(lengths=(3, 2))
+    mixed = replace(cands, items=[cands[0], with_layers(cands)[1]])
+    back = Candidates.from_arrow(mixed.to_arrow())
+    assert back[0].by_layer is None
+    np.testing.assert_array_equal(back[1].by_layer, mixed[1].by_layer)
 
 
 def test_a_foreign_table_is_refused():

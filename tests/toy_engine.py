@@ -10,19 +10,22 @@ import numpy as np
 
 import lookback
 from lookback.conversations import Conversation
-from lookback.engines import Engine, Identity, check_sampling
+from lookback.engines import Engine, Identity, check_sampling, require
 from lookback.families import Family
 from lookback.signals import Asked, Candidate, Candidates, Signals
 
 WORDS = (" red", " blue", " dog", " yes", " no", " two", " left", " cup")
 END = len(WORDS)
+LAYERS = 3
 
 
 class ToyEngine(Engine):
     name = "toy"
     family = Family("toy", alpha=0.5, lam=1.25, vauq_k=0.4, clip="embedded")
 
-    def __init__(self, abilities=frozenset({"sample", "score", "knockout", "generate"})):
+    def __init__(
+        self, abilities=frozenset({"sample", "score", "knockout", "generate", "by_layer"})
+    ):
         self.abilities = abilities
         self.sampled = []  # the questions and settings that it was asked with
 
@@ -45,6 +48,7 @@ class ToyEngine(Engine):
         stop=None,
         seed=None,
         keep_end=False,
+        by_layer=False,
         progress=None,
     ):
         conversation = Conversation.of(image, question, messages, video)
@@ -61,7 +65,7 @@ class ToyEngine(Engine):
             drawn.append([*ids, END] if keep_end else ids)
             if progress:
                 progress(index + 1, n)
-        return self._made(conversation, source, drawn, "end", settings)
+        return self._made(conversation, source, drawn, "end", settings, by_layer=by_layer)
 
     def score(
         self,
@@ -73,6 +77,7 @@ class ToyEngine(Engine):
         video=None,
         source=None,
         keep_end=False,
+        by_layer=False,
         progress=None,
     ):
         conversation = Conversation.of(image, question, messages, video)
@@ -83,7 +88,7 @@ class ToyEngine(Engine):
         if progress:
             progress(len(ids), len(ids))
         texts = [one if isinstance(one, str) else None for one in given]
-        return self._made(conversation, source, ids, "given", {}, texts)
+        return self._made(conversation, source, ids, "given", {}, texts, by_layer)
 
     def knockout(
         self,
@@ -137,7 +142,9 @@ class ToyEngine(Engine):
                 raise ValueError(f"response {i}: token id {token} is outside the vocabulary")
         return [int(token) for token in ids]
 
-    def _made(self, conversation, source, drawn, finish, sampling, texts=None):
+    def _made(self, conversation, source, drawn, finish, sampling, texts=None, by_layer=False):
+        if by_layer:
+            require(self, ["by_layer"], "by_layer=True")
         seen = conversation.source(source)
         images = conversation.images
         asked = _number(conversation.transcript.encode(), *(one.tobytes() for one in images))
@@ -148,13 +155,16 @@ class ToyEngine(Engine):
         for index, ids in enumerate(drawn):
             rng = np.random.default_rng([asked, len(ids), *ids])
             looked = np.random.default_rng([look, asked, len(ids), *ids])
+            layers = looked.uniform(0.1, 0.9, (len(ids), LAYERS)).astype(np.float32)
+            layers = layers if seen else np.zeros_like(layers)
             signals = Signals(
                 np.array(ids, dtype=np.int64),
                 [(*WORDS, "<end>")[i] for i in ids],
                 log_prob=-rng.exponential(size=len(ids)),
-                visual_lookback=looked.uniform(0.1, 0.9, len(ids)) if seen else np.zeros(len(ids)),
+                visual_lookback=layers.mean(1),
                 self_certainty=rng.exponential(size=len(ids)),
                 entropy=rng.exponential(size=len(ids)),
+                by_layer=layers if by_layer else None,
             )
             text = texts[index] if texts else None
             text = "".join(signals.tokens).removesuffix("<end>").strip() if text is None else text

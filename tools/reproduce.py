@@ -35,7 +35,7 @@ def make_runs(out: Path, items: int, workers: int) -> None:
     for task in GENERATED:
         own = str(out / "runs" / task)
         draw = ["run", "--benchmark", task, *shared, "--max-new-tokens", "120"]
-        lookback(*draw, "--out", own, "--scorers", f"{LOOKING},usc@25,judge@5")
+        lookback(*draw, "--by-layer", "--out", own, "--scorers", f"{LOOKING},usc@25,judge@5")
         for image in ("none", "random"):
             control = ["run", "--candidates", own, "--image", image, "--workers", str(workers)]
             lookback(*control, "--out", f"{own}-{image}")

@@ -11,6 +11,7 @@ import typer
 from lookback.cli.app import (
     Alpha,
     AsJson,
+    ByLayer,
     Device,
     DeviceMap,
     Dtype,
@@ -67,6 +68,7 @@ def ask(
     revision: Revision = None,
     device_map: DeviceMap = None,
     trust_remote_code: TrustRemoteCode = False,
+    by_layer: ByLayer = False,
     as_json: AsJson = False,
 ) -> None:
     """Ask a question about an image N times, rank the answers, print the best."""
@@ -74,9 +76,11 @@ def ask(
 
     check_sampling(n, temperature, top_p, None, max_new_tokens, seed)
     params = _params(scorer, alpha, lam, settings)
+    _check_shown(by_layer, as_json)
     shown = _shown([image, *(more_images or [])])
     options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
     lb = _load(model, options)
+    layers = _layers(lb, by_layer)
     with progress(f"drawing {n} answers") as bar:
         cands = lb.sample(
             shown.images,
@@ -89,6 +93,7 @@ def ask(
             max_new_tokens=max_new_tokens,
             seed=seed,
             progress=bar,
+            **layers,
         )
     show_candidates(cands, scorer, params, as_json)
 
@@ -118,6 +123,7 @@ def score(
     revision: Revision = None,
     device_map: DeviceMap = None,
     trust_remote_code: TrustRemoteCode = False,
+    by_layer: ByLayer = False,
     as_json: AsJson = False,
 ) -> None:
     """Score answers that exist already, from any model or person, and rank them."""
@@ -127,12 +133,14 @@ def score(
     if not given:
         raise ValueError("no answers given: write them as arguments, or name a --file")
     params = _params(scorer, alpha, lam, settings)
+    _check_shown(by_layer, as_json)
     shown = _shown([image, *(more_images or [])])
     options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
     lb = _load(model, options)
+    layers = _layers(lb, by_layer)
     with progress(f"scoring {len(given)} answers") as bar:
         cands = lb.score(
-            shown.images, question, given, video=shown.video, source=source, progress=bar
+            shown.images, question, given, video=shown.video, source=source, progress=bar, **layers
         )
     show_candidates(cands, scorer, params, as_json)
 
@@ -183,6 +191,18 @@ def _params(
     params |= settings_of(settings)
     get_scorer(scorer).check(params)
     return params
+
+
+def _check_shown(by_layer: bool, as_json: bool) -> None:
+    """Refuse to keep what nobody would see."""
+    if by_layer and not as_json:
+        raise ValueError("--by-layer is shown by --json alone: add --json")
+
+
+def _layers(engine: Engine, by_layer: bool) -> dict[str, Any]:
+    from lookback.engines import by_layer_setting
+
+    return by_layer_setting(engine, by_layer, "--by-layer")
 
 
 class _Shown(NamedTuple):

@@ -85,6 +85,9 @@ Settings = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print all signals as JSON.")]
+ByLayer = Annotated[
+    bool, typer.Option("--by-layer", help="Keep A in each layer too; it is in what --json prints.")
+]
 Device = Annotated[
     str | None,
     typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.", show_default=False),

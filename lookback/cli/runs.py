@@ -97,6 +97,9 @@ def run(
         int, typer.Option(help="Processes that share the work, each with its own model.")
     ] = 1,
     source: Source = None,
+    by_layer: Annotated[
+        bool, typer.Option("--by-layer", help="Keep A in each layer too: for `study layers`.")
+    ] = False,
     engine: EngineName = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -142,6 +145,7 @@ def run(
         max_new_tokens=max_new_tokens,
         seed=seed,
         image=image,
+        by_layer=by_layer,
         scorers=tuple(name for given in scorers or [] for name in given.split(",")),
         device=device,
         device_map=parse_device_map(device_map),

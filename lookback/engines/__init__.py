@@ -28,15 +28,16 @@ F = TypeVar("F", bound="Callable[..., Engine]")
 Progress = Callable[[int, int], None]
 """Called with (done, total) while something long runs."""
 
-Ability = Literal["sample", "score", "knockout", "generate", "check"]
+Ability = Literal["sample", "score", "knockout", "generate", "check", "by_layer"]
 ABILITIES: dict[Ability, str] = {
     "sample": "draw candidates",
     "score": "score given responses",
     "knockout": "hide vision tokens from a response (knock-out)",
     "generate": "answer prompts",
     "check": "compare its numbers with slow ones (check)",
+    "by_layer": "read A_t layer by layer (by_layer)",
 }
-"""What an engine may be able to do, in words."""
+"""What an engine may be able to do, in words: its methods, and what they can be asked for."""
 
 
 class UnsupportedModelError(ValueError):
@@ -110,6 +111,7 @@ class Engine(Protocol):
         stop: str | Sequence[str] | None = None,
         seed: int | None = None,
         keep_end: bool = False,
+        by_layer: bool = False,
         progress: Progress | None = None,
     ) -> Candidates:
         """Draw n candidates and record their signals on the way.
@@ -133,6 +135,8 @@ class Engine(Protocol):
             stop: text (or texts) at which a response ends; it is not part of the response.
             seed: None draws one, which `sampling["seed"]` of the result tells.
             keep_end: let the end-of-turn token be part of each response.
+            by_layer: keep A_t in each attention layer too, `candidate.by_layer` of shape (T, L); an
+                engine without this ability refuses.
             progress: called with (steps done, of at most so many).
         """
         refuse(self, "sample")
@@ -147,6 +151,7 @@ class Engine(Protocol):
         video: VideoLike | None = None,
         source: SourceLike = None,
         keep_end: bool = False,
+        by_layer: bool = False,
         progress: Progress | None = None,
     ) -> Candidates:
         """Record the signals of responses that exist already.
@@ -161,6 +166,8 @@ class Engine(Protocol):
             source: what A_t is measured on; by default every vision token. See
                 `lookback.conversations`.
             keep_end: let the end-of-turn token be part of each response.
+            by_layer: keep A_t in each attention layer too, `candidate.by_layer` of shape (T, L); an
+                engine without this ability refuses.
             progress: called with (responses done, of so many).
         """
         refuse(self, "score")
@@ -247,6 +254,20 @@ def require(engine: Engine, needed: Iterable[Ability], who: str) -> None:
     for ability in needed:
         if ability not in engine.abilities:
             refuse(engine, ability, who)
+
+
+def by_layer_setting(engine: Engine, wanted: bool, who: str) -> dict[str, Any]:
+    """What `sample` and `score` are given for A_t by layer: nothing where nobody wants it.
+
+    So an engine that does not know of it can do all else.
+
+    Raises:
+        AbilityError: `who` wants it, and the engine cannot.
+    """
+    if not wanted:
+        return {}
+    require(engine, ["by_layer"], who)
+    return {"by_layer": True}
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lookback.signals import SIGNALS
+from lookback.signals import BY_LAYER, SIGNALS
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -52,6 +52,8 @@ CANDIDATES = pa.schema(
         *((name, pa.list_(pa.float32())) for name in SIGNALS),
     ]
 )
+LAYERS = pa.field(BY_LAYER, pa.list_(pa.list_(pa.float32())))
+"""The last column of candidates in a run with --by-layer: A_t of each token in each layer."""
 SCORES = pa.schema(
     [
         ("item", pa.int32()),
@@ -83,9 +85,13 @@ def shard_path(folder: Path, table: str, shard: int) -> Path:
     return folder / table / f"{shard:05d}.parquet"
 
 
-def write_table(folder: Path, table: str, shard: int, rows: list[dict[str, Any]]) -> Path:
-    """Write one table of a shard, whole or not at all; its file."""
-    schema = _schema(table)
+def write_table(
+    folder: Path, table: str, shard: int, rows: list[dict[str, Any]], *, by_layer: bool = False
+) -> Path:
+    """Write one table of a shard, whole or not at all; its file. With `by_layer` candidates have
+    the column `LAYERS` too."""
+    layers = by_layer and table == "candidates"
+    schema = _schema(table).append(LAYERS) if layers else _schema(table)
     path = shard_path(folder, table, shard)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
@@ -120,9 +126,9 @@ def read_table(
 
 def empty_table(table: str, columns: Iterable[str] | None = None) -> pa.Table:
     """A table without rows."""
-    schema = _schema(table)
-    names = schema.names if columns is None else columns
-    return pa.schema([schema.field(name) for name in names]).empty_table()
+    fields = {field.name: field for field in (*_schema(table), LAYERS)}
+    names = _schema(table).names if columns is None else columns
+    return pa.schema([fields[name] for name in names]).empty_table()
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -197,8 +203,9 @@ def _leaves(schema: pa.Schema, floats: bool) -> list[str]:
     """A table's leaf columns, as Parquet spells them: those of floats, or all others."""
     names = []
     for field in schema:
-        nested = pa.types.is_list(field.type)
-        kind = field.type.value_type if nested else field.type
+        name, kind = field.name, field.type
+        while pa.types.is_list(kind):
+            name, kind = f"{name}.list.element", kind.value_type
         if pa.types.is_floating(kind) == floats:
-            names.append(f"{field.name}.list.element" if nested else field.name)
+            names.append(name)
     return names

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lookback.runs.run import Run
 from lookback.scores.formula import Array
-from lookback.signals import SIGNALS
+from lookback.signals import SIGNALS, Floats
 
 
 class Part(Run):
@@ -41,6 +41,10 @@ class Part(Run):
         """Signals of all tokens of the candidates kept."""
         of_tokens = np.repeat(self._kept, self._whole.lengths)
         return {name: values[of_tokens] for name, values in self._whole.signals(names).items()}
+
+    @cached_property
+    def _by_layer(self) -> Floats:
+        return np.asarray(self._whole.by_layer()[np.repeat(self._kept, self._whole.lengths)])
 
     def _table_of(self, name: str) -> dict[int, dict[str, Any]]:
         kept = set(self.places.tolist())

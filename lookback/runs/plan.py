@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lookback.engines import ENGINES, check_sampling
 from lookback.runs.layout import RunError
 from lookback.scores.base import get_scorer
+from lookback.signals import BY_LAYER
 
 if TYPE_CHECKING:
     from lookback.benchmarks.base import Benchmark, Item
@@ -35,6 +36,7 @@ class Plan:
             taken token by token.
         image: which image they are scored with: "own"; "none"; "random", that of another item.
         source: what A_t is measured on, as an engine takes it.
+        by_layer: keep A_t in each layer too.
         scorers: those to record that need a model: "vauq", or "usc@5" for the first five.
     """
 
@@ -59,6 +61,7 @@ class Plan:
     candidates: str | None = None
     image: str = "own"
     source: str | None = None
+    by_layer: bool = False
     scorers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -129,6 +132,8 @@ class Plan:
             "max_new_tokens": self.max_new_tokens,
             "seed": self.seed,
         }
+        # Named only where it is on: runs without it are what they were before there was any.
+        layers = {BY_LAYER: True} if self.by_layer else {}
         return model | {
             "benchmark": benchmark.name,
             "split": self.split or benchmark.default_split,
@@ -141,6 +146,7 @@ class Plan:
             "image": self.image,
             "image_seed": self.seed if self.image == "random" else None,
             "source": self.source,
+            **layers,
         }
 
 

@@ -99,19 +99,26 @@ def read_record(folder: Path, shard: int) -> Record | None:
         return None
 
 
-def write_shard(folder: Path, shard: int, tables: Mapping[str, list[dict[str, Any]]]) -> None:
+def write_shard(
+    folder: Path,
+    shard: int,
+    tables: Mapping[str, list[dict[str, Any]]],
+    *,
+    by_layer: bool = False,
+) -> None:
     """Write tables of a shard, then its record: the first time items and candidates together.
 
     Args:
         folder: of the run; its manifest is there.
         shard: its number.
         tables: the rows of each; other tables that the shard has stay.
+        by_layer: candidates have signals by layer.
     """
     forget(folder, shard, tables)
     record = read_record(folder, shard)
     known = dict(record.tables) if record else {}
     for table, rows in tables.items():
-        path = write_table(folder, table, shard, rows)
+        path = write_table(folder, table, shard, rows, by_layer=by_layer)
         known[table] = TableRecord(len(rows), path.stat().st_size, checksum(path))
     places = [row["item"] for row in tables.get("items", [])]
     if places:

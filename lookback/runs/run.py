@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lookback.runs.layout import (
+    CANDIDATES,
     HEAD_COLUMNS,
     SHARD,
     TOKEN_COLUMNS,
@@ -37,7 +38,7 @@ from lookback.runs.verify import (
 from lookback.scores.base import get_scorer
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
-from lookback.signals import SIGNALS, Candidate, Candidates, Signals
+from lookback.signals import BY_LAYER, SIGNALS, Candidate, Candidates, Floats, Signals
 
 
 class Run:
@@ -211,6 +212,31 @@ class Run:
                 self._signals[name] = values.astype(np.float64)
         return {name: self._signals[name] for name in names}
 
+    @property
+    def has_layers(self) -> bool:
+        """Whether it was made with --by-layer."""
+        return bool(self.settings.get(BY_LAYER))
+
+    def by_layer(self) -> Floats:
+        """(tokens, L): A_t in each layer, of all tokens of all candidates; read once.
+
+        Raises:
+            RunError: the run was made without.
+        """
+        if not self.has_layers:
+            raise RunError(
+                f"{self.path} has no signals by layer: run its command again with --by-layer and "
+                "another --out"
+            )
+        return self._by_layer
+
+    @cached_property
+    def _by_layer(self) -> Floats:
+        tokens = self.table("candidates", [BY_LAYER])[BY_LAYER].combine_chunks()
+        values: Floats = tokens.flatten().flatten().to_numpy(zero_copy_only=False)
+        count = int(self.lengths.sum())
+        return values.reshape(count, len(values) // max(1, count))
+
     def grid(self, values: Array | Sequence[float], n: int | None = None) -> Array:
         """A number per candidate as an array of shape (items, n), NaN where there is none."""
         n = self.n if n is None else n
@@ -352,14 +378,22 @@ def read_candidates(folder: Path, manifest: Manifest, place: int) -> Candidates:
     """The candidates of the item at a position of the split, from a shard that is complete."""
     shard = place // SHARD
     about = _only(read_table(folder, "items", shard), place).to_pylist()[0]
+    names = (*CANDIDATES.names, BY_LAYER) if manifest.settings.get(BY_LAYER) else None
+    rows = _only(read_table(folder, "candidates", shard, names), place).to_pylist()
+    # Of an empty response the lists do not tell how many layers there are.
+    depth = next((len(row[BY_LAYER][0]) for row in rows if row.get(BY_LAYER)), 0)
+    nothing = np.empty((0, depth), np.float32) if depth else None
     items = [
         Candidate(
             row["index"],
             row["text"],
-            Signals(**{name: row[name] for name in TOKEN_COLUMNS}),
+            Signals(
+                **{name: row[name] for name in TOKEN_COLUMNS},
+                by_layer=row.get(BY_LAYER) or nothing,
+            ),
             row["finish"],
         )
-        for row in _only(read_table(folder, "candidates", shard), place).to_pylist()
+        for row in rows
     ]
     return Candidates(
         tuple(items),

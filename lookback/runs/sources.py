@@ -17,7 +17,7 @@ import numpy as np
 
 from lookback.benchmarks.responses import read_line, response_of
 from lookback.conversations import NO_SOURCE, Conversation
-from lookback.engines import Ability
+from lookback.engines import Ability, by_layer_setting
 from lookback.runs.layout import RunError
 from lookback.runs.manifest import MANIFEST
 from lookback.runs.plan import Plan
@@ -73,6 +73,7 @@ class Drawn(Source):
             top_p=plan.top_p,
             max_new_tokens=plan.max_new_tokens,
             seed=item_seed(plan.seed, item.id),
+            **by_layer_setting(engine, plan.by_layer, "--by-layer"),
         )
 
 
@@ -103,8 +104,8 @@ class FromFile(Source):
     them, or in responses that are {"text": ..., "token_ids": [...]}, say how they are spelled.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, by_layer: bool) -> None:
+        self.path, self.by_layer = path, by_layer
         data = path.read_bytes()
         self.identity = {"sha256": hashlib.sha256(data).hexdigest()}
         self.responses: dict[str, list[Given]] = {}
@@ -132,14 +133,15 @@ class FromFile(Source):
     def candidates(self, engine: Engine, asked: Question, place: int, item: Item) -> Candidates:
         """Score them, with one prefill."""
         names = [name for name in (item.id, *item.aliases) if name in self.responses]
-        return scored(engine, asked, [one for n in names for one in self.responses[n]])
+        given = [one for n in names for one in self.responses[n]]
+        return scored(engine, asked, given, self.by_layer)
 
 
 class FromRun(Source):
     """The candidates of another run: token by token if it is the same model's, else their texts."""
 
-    def __init__(self, path: Path) -> None:
-        self.run = Run(path)
+    def __init__(self, path: Path, by_layer: bool) -> None:
+        self.run, self.by_layer = Run(path), by_layer
         if not self.run.finished:
             status = "not finished" if self.run.manifest.status == "running" else "without answers"
             raise RunError(f"{str(path)!r} is {status}: run its command again first")
@@ -158,6 +160,7 @@ class FromRun(Source):
             engine,
             asked,
             [Given(c.text, c.token_ids.tolist() if same else None, c.finish) for c in given],
+            self.by_layer,
         )
 
 
@@ -171,13 +174,15 @@ def get_source(plan: Plan) -> Source:
         return Drawn(plan)
     path = Path(plan.candidates)
     if path.is_dir():
-        return FromRun(path)
+        return FromRun(path, plan.by_layer)
     if not path.is_file():
         raise RunError(f"no candidates in {str(path)!r}: neither a file nor a run ({MANIFEST})")
-    return FromFile(path)
+    return FromFile(path, plan.by_layer)
 
 
-def scored(engine: Engine, asked: Question, responses: Sequence[Given]) -> Candidates:
+def scored(
+    engine: Engine, asked: Question, responses: Sequence[Given], by_layer: bool = False
+) -> Candidates:
     """Given responses with their signals; an empty one stays, with none."""
     filled = [one for one in responses if not one.empty]
     if not filled:
@@ -186,10 +191,13 @@ def scored(engine: Engine, asked: Question, responses: Sequence[Given]) -> Candi
         messages=asked.conversation.messages(),
         source=asked.source,
         responses=[one.text if one.token_ids is None else one.token_ids for one in filled],
+        **by_layer_setting(engine, by_layer, "--by-layer"),
     )
     recorded = iter(found)
+    layers = found[0].by_layer
+    nothing = NOTHING if layers is None else replace(NOTHING, by_layer=layers[:0])
     items = [
-        Candidate(index, one.text, NOTHING if one.empty else next(recorded).signals, one.finish)
+        Candidate(index, one.text, nothing if one.empty else next(recorded).signals, one.finish)
         for index, one in enumerate(responses)
     ]
     return replace(found, items=tuple(items))

@@ -26,9 +26,11 @@ from lookback.runs.run import Run
 from lookback.runs.verify import Problem, find_problems, read_records, refuse
 from lookback.runs.work import Worker
 from lookback.scores.base import get_scorer
+from lookback.signals import BY_LAYER
 
 SAID = 5
 """Lines left out that are told one by one."""
+BYTES_PER_SHARE = 4  # of each layer, with --by-layer
 BYTES_A_TOKEN = 21  # measured on sampled runs: 4 signals of 4 bytes, ids and words
 
 
@@ -130,7 +132,7 @@ def estimate(plan: Plan, workers: int = 1, tries: int = 3) -> Estimate:
     total = len(worker.places)
     if total < 2:
         raise RunError(f"there is nothing to estimate for {total} items: run it")
-    tokens, failed = [], 0
+    tokens, failed, layers = [], 0, 0
     for number, place in enumerate(worker.places[: tries + 1]):
         if number == 1:
             began = time.perf_counter()
@@ -140,10 +142,13 @@ def estimate(plan: Plan, workers: int = 1, tries: int = 3) -> Estimate:
             for name in plan.scorers:
                 worker.score(name, place, candidates)
         tokens.append(sum(row["length"] for row in rows))
+        depths = (len(row[BY_LAYER][0]) for row in rows if row.get(BY_LAYER))
+        layers = max(layers, next(depths, 0))
         failed += head["error"] is not None
     tried = len(tokens) - 1
     seconds = (time.perf_counter() - began) / tried * total / workers
-    megabytes = sum(tokens) / len(tokens) * total * BYTES_A_TOKEN / 1e6
+    bytes_per_token = BYTES_A_TOKEN + BYTES_PER_SHARE * layers
+    megabytes = sum(tokens) / len(tokens) * total * bytes_per_token / 1e6
     return Estimate(total, len(tokens), seconds, megabytes, failed)
 
 

@@ -23,7 +23,7 @@ from lookback.runs.records import read_record, write_shard
 from lookback.runs.run import read_candidates
 from lookback.runs.sources import Questions, get_source
 from lookback.scores.base import get_scorer
-from lookback.signals import Asked, Candidates
+from lookback.signals import BY_LAYER, Asked, Candidates
 
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages
@@ -46,12 +46,14 @@ class Worker:
         if not self.places:
             raise RunError(f"there are no items to ask about in {plan.benchmark}")
         self.questions = Questions(plan, self.items, self.places)
+        self.columns = (*TOKEN_COLUMNS, BY_LAYER) if plan.by_layer else TOKEN_COLUMNS
         self.engine: Engine
 
     def load(self) -> Worker:
         """Load the model; what else can be wrong was said before, at once."""
         self.engine = self.plan.load_engine()
         require(self.engine, [self.source.uses], "this run")
+        require(self.engine, ["by_layer"] if self.plan.by_layer else [], "--by-layer")
         for name in self.plan.scorers:
             base = name.partition("@")[0]
             require(self.engine, get_scorer(base).uses, f"scorer {base!r}")
@@ -82,7 +84,8 @@ class Worker:
             rows += self.rows(place, candidates)
             report("sample", place, head["error"])
         self._write_timings("sample", shard, timings)
-        write_shard(self.folder, shard, {"candidates": rows, "items": heads})
+        tables = {"candidates": rows, "items": heads}
+        write_shard(self.folder, shard, tables, by_layer=self.plan.by_layer)
 
     def sample(self, place: int) -> tuple[dict[str, Any], Candidates | None, dict[str, Any]]:
         """An item's row, its candidates, and how long it took; what goes wrong is its error."""
@@ -130,7 +133,7 @@ class Worker:
                 "quality": quality[c.text],
                 "length": len(c.signals),
             }
-            | {name: getattr(c, name) for name in TOKEN_COLUMNS}
+            | {name: _lists(getattr(c, name)) for name in self.columns}
             for c in candidates
         ]
 
@@ -198,6 +201,11 @@ class Listening:
         replies = self._engine.generate(image, prompts, messages=messages, **settings)
         self.replies += replies
         return replies
+
+
+def _lists(values: Any) -> Any:
+    """What Arrow takes: it knows arrays of one dimension alone."""
+    return list(values) if getattr(values, "ndim", 1) > 1 else values
 
 
 def _timing(stage: str, place: int, responses: int, began: float) -> dict[str, Any]:

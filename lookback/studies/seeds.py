@@ -9,6 +9,7 @@ import numpy as np
 
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
+from lookback.signals import BY_LAYER
 from lookback.studies.shared.base import Result, Runs, StudyError, study, title
 from lookback.studies.shared.methods import in_order, own_methods, paper_methods, titles
 from lookback.studies.shared.plots import Dots, dots
@@ -62,9 +63,10 @@ def _groups(runs: Runs, n: int) -> list[list[Run]]:
 
 
 def _settings(run: Run) -> str:
-    """All that decides a run's results, but the seed and the number of candidates."""
+    """All that decides a run's results, but the seed, and how much of them is kept."""
     sampling = {k: v for k, v in run.settings["sampling"].items() if k not in ("n", "seed")}
-    return json.dumps(run.settings | {"sampling": sampling}, sort_keys=True)
+    settings = run.settings | {"sampling": sampling, BY_LAYER: None}
+    return json.dumps(settings, sort_keys=True)
 
 
 def _rows(group: list[Run], method: str, n: int) -> list[dict[str, Any]]:

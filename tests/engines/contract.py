@@ -17,6 +17,7 @@ from lookback.scores.base import scorers
 from lookback.signals import SIGNALS, Candidates
 
 QUESTION = "what is in the picture?"
+METHODS = {name for name in ABILITIES if hasattr(Engine, name)}
 DRAW = {"temperature": 1.2, "top_p": 0.9, "max_new_tokens": 8, "seed": 42}
 
 
@@ -37,7 +38,7 @@ def same(first, second):
 
 class Contract:
     def test_its_methods_have_the_contracts_signatures(self, engine):
-        for name in ABILITIES:
+        for name in METHODS:
             ours = inspect.signature(getattr(type(engine), name)).parameters.values()
             theirs = inspect.signature(getattr(Engine, name)).parameters.values()
             assert [(p.name, p.kind, p.default) for p in ours] == [
@@ -55,9 +56,27 @@ class Contract:
     def test_what_it_cannot_do_it_refuses_by_name(self, engine):
         assert {"sample", "score"} & engine.abilities
         assert engine.abilities <= set(ABILITIES)
-        for ability in set(ABILITIES) - engine.abilities:
+        for ability in METHODS - engine.abilities:
             with pytest.raises(AbilityError, match=rf"{ability}\(\) needs .* {engine.name!r}"):
                 getattr(engine, ability)()
+
+    def test_signals_by_layer_are_told_or_refused(self, engine):
+        drawn = engine.sample(noise(), QUESTION, 4, **DRAW)
+        assert {c.by_layer for c in drawn} == {None}
+        asked = {
+            "sample": lambda: engine.sample(noise(), QUESTION, 4, **DRAW, by_layer=True),
+            "score": lambda: engine.score(noise(), QUESTION, list(drawn.filled()), by_layer=True),
+        }
+        for ask in asked.values():
+            if "by_layer" not in engine.abilities:
+                with pytest.raises(AbilityError, match=rf"by_layer=True needs .* {engine.name!r}"):
+                    ask()
+                continue
+            found = ask()
+            same(found.filled(), drawn.filled())  # nothing else is changed by it
+            assert {c.by_layer.shape[0] - len(c.tokens) for c in found} == {0}
+            assert len({c.by_layer.shape[1] for c in found}) == 1
+            assert all(((c.by_layer >= 0) & (c.by_layer <= 1)).all() for c in found)
 
     def test_five_are_the_first_five_of_seven(self, engine):
         few = engine.sample(noise(), QUESTION, 5, **DRAW)

@@ -75,16 +75,26 @@ def eager_signals(model, inputs, response, source=None):
     The row that predicts token t is position P + t - 1: the row before the token's own. `source`
     marks the prompt's tokens that count; by default its image tokens.
     """
+    logits, shares = _eager_shares(model, inputs, response, source)
+    log_prob, *spread = token_signals(logits, response)
+    return np.stack([log_prob, torch.cat(shares).mean(0), *spread])
+
+
+def eager_by_layer(model, inputs, response, source=None):
+    """A_t of a response in each layer that attends, (T, L), from maps."""
+    _, shares = _eager_shares(model, inputs, response, source)
+    return np.stack([share.mean(0) for share in shares], axis=1)
+
+
+def _eager_shares(model, inputs, response, source):
+    """The logits of a response's rows, and for each layer the heads' shares (H, T)."""
     prompt = inputs["input_ids"].shape[1]
-    full = whole(model, inputs, response)
-    logits, maps = eager_maps(model, full)
+    logits, maps = eager_maps(model, whole(model, inputs, response))
     if source is None:
         source = inputs["input_ids"][0] == image_token_id(model.config)
     columns = source.nonzero()[:, 0]
     rows = slice(prompt - 1, prompt - 1 + len(response))
-    mass = torch.cat([m[:, rows][..., columns].sum(-1) for m in maps]).double().mean(0)
-    log_prob, *spread = token_signals(logits[rows], response)
-    return np.stack([log_prob, mass, *spread])
+    return logits[rows], [m[:, rows][..., columns].sum(-1).double() for m in maps]
 
 
 def token_signals(logits, response):

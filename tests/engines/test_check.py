@@ -68,8 +68,8 @@ class TestPlanted:
     def test_the_tokens_own_row(self, lb, monkeypatch):
         read = Decoder._score
 
-        def late(self, prefix, responses):
-            found = read(self, prefix, responses)
+        def late(self, prefix, responses, **settings):
+            found = read(self, prefix, responses, **settings)
             for one in found:
                 one.signals[1, :-1] = one.signals[1, 1:].copy()
             return found
@@ -107,6 +107,16 @@ class TestPlanted:
 
         monkeypatch.setattr(Reader, "add", skipping)
         assert len(wrong(lb.check())) >= 6
+
+    def test_layers_in_another_order(self, lb, monkeypatch):
+        read = Reader.lookback
+
+        def turned(self, layers):
+            found = read(self, layers)
+            return torch.cat([found[:1], found[1:].flip(0)])
+
+        monkeypatch.setattr(Reader, "lookback", turned)
+        assert wrong(lb.check()) == {"score, layer by layer"}
 
     def test_the_source_of_another_image(self, lb, monkeypatch):
         real = engine.source_mask

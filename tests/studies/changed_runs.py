@@ -3,6 +3,7 @@
 from made_runs import write_shard
 
 from lookback.runs import Run
+from lookback.runs.layout import CANDIDATES
 
 
 def change_rows(run, candidate=None, item=None):
@@ -10,21 +11,30 @@ def change_rows(run, candidate=None, item=None):
     for table, change in (("candidates", candidate), ("items", item)):
         if change is None:
             continue
-        rows = Run(run.path).table(table).to_pylist()
+        rows = _rows(run, table)
         for row in rows:
             change(row)
-        for shard in run.manifest.shards:
-            write_shard(run.path, table, shard, [row for row in rows if row["item"] // 10 == shard])
+        _write(run, table, rows)
     return Run(run.path)
 
 
 def keep_rows(run, keep):
     """The run with only those candidates of which a function says so."""
-    rows = [row for row in Run(run.path).table("candidates").to_pylist() if keep(row)]
+    _write(run, "candidates", [row for row in _rows(run, "candidates") if keep(row)])
+    return Run(run.path)
+
+
+def _rows(run, table):
+    layers = run.has_layers and table == "candidates"
+    columns = (*CANDIDATES.names, "by_layer") if layers else None
+    return Run(run.path).table(table, columns).to_pylist()
+
+
+def _write(run, table, rows):
+    layers = run.has_layers and table == "candidates"
     for shard in run.manifest.shards:
         here = [row for row in rows if row["item"] // 10 == shard]
-        write_shard(run.path, "candidates", shard, here)
-    return Run(run.path)
+        write_shard(run.path, table, shard, here, by_layer=layers)
 
 
 def set_tokens(row, tokens, text=None, **signals):

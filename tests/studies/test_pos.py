@@ -7,7 +7,7 @@ from made_runs import make_run
 
 from lookback.benchmarks import english
 from lookback.studies import StudyError, get_study
-from lookback.studies.pos import TAGS, TEXTUAL, VISUAL, tag_words, z_scores
+from lookback.studies.shared.speech import TAGS, TEXTUAL, VISUAL, tag_words, z_scores
 from lookback.studies.shared.words import sample_responses
 
 

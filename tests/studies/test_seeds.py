@@ -112,3 +112,10 @@ def test_given_candidates_have_no_seed(runs, tmp_path):
     given = change(given, settings=given.settings | {"sampling": None, "candidates": {"file": "x"}})
     with pytest.raises(StudyError):
         get_study("seeds")([runs[1], given])
+
+
+def test_signals_by_layer_make_no_other_run(tmp_path):
+    """One seed with them and one without are of the same settings."""
+    first = make_run(tmp_path / "1", items=6, n=5, seed=1, layers=2)
+    second = make_run(tmp_path / "2", items=6, n=5, seed=2)
+    assert {row["seed"] for row in get_study("seeds")([first, second]).rows} == {1, 2}

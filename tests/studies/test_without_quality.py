@@ -11,11 +11,12 @@ from made_runs import make_run, write_shard
 from slow_outcomes import cells, slow_percent
 
 from lookback.runs import Run
+from lookback.runs.layout import CANDIDATES
 from lookback.studies import STUDIES, StudyError, get_study
 
 NEEDING = [
     *("main", "scaling", "ablation", "sensitivity", "random-image", "decomposition"),
-    *("seeds", "oracle", "judge", "tokens"),
+    *("seeds", "oracle", "judge", "tokens", "layers"),
 ]
 OTHERS = ("image-sensitivity", "pos", "overhead", "disagreements")
 UNKNOWN = (0, 4, 5)  # items without a quality
@@ -28,7 +29,8 @@ def make_runs(folder, unknown):
         if unknown(row):
             row["quality"] = None
 
-    own = make_run(folder / "own", items=12, n=6, recorded=("usc@5", "judge@5"), empty=((1, 0),))
+    recorded = ("usc@5", "judge@5")
+    own = make_run(folder / "own", items=12, n=6, recorded=recorded, empty=((1, 0),), layers=3)
     made = [own, make_run(folder / "seed", items=12, n=6, seed=7)]
     for image in ("none", "random"):
         made.append(
@@ -77,9 +79,13 @@ def known_only(runs, folder):
         path = folder / f"known-{run.path.name}"
         shutil.copytree(run.path, path)
         for table in ("candidates", *(f"scores/{name}" for name in run.recorded)):
-            rows = [r for r in Run(path).table(table).to_pylist() if r["item"] not in UNKNOWN]
+            layers = run.has_layers and table == "candidates"
+            columns = (*CANDIDATES.names, "by_layer") if layers else None
+            rows = Run(path).table(table, columns).to_pylist()
+            rows = [r for r in rows if r["item"] not in UNKNOWN]
             for shard in (0, 1):
-                write_shard(path, table, shard, [r for r in rows if r["item"] // 10 == shard])
+                here = [r for r in rows if r["item"] // 10 == shard]
+                write_shard(path, table, shard, here, by_layer=layers)
         found.append(Run(path))
     return found
 

@@ -28,7 +28,7 @@ from lookback.engines.transformers.recording import record
 from lookback.engines.transformers.slow import slow_signals
 from lookback.engines.transformers.sources import source_mask
 from lookback.engines.transformers.support import decoder_configs
-from lookback.signals import SIGNALS, Candidate
+from lookback.signals import BY_LAYER, SIGNALS, Candidate
 
 if TYPE_CHECKING:
     from lookback.engines import Progress
@@ -64,6 +64,7 @@ class _Checker:
         plans: dict[str, Callable[[], dict[str, float]]] = {
             "score, all tokens in one pass": self.score,
             "score, token by token": self.score_stepwise,
+            "score, layer by layer": self.score_by_layer,
             "sample": self.sample,
             "record": self.record,
             "record, beside a longer prompt": self.record_padded,
@@ -126,6 +127,17 @@ class _Checker:
             return self.given(self.asked)
         finally:
             decoder.batch_rows = before
+
+    def score_by_layer(self) -> dict[str, float]:
+        messages = self.asked.messages()
+        found = self.engine.score(messages=messages, responses=list(RESPONSES), by_layer=True)
+        inputs, source = self.prompt(self.asked)
+        differences = [
+            _difference(one.by_layer, reference[BY_LAYER])
+            for one in found
+            for reference in self.reference(inputs, source, [one.token_ids.tolist()])
+        ]
+        return {"visual_lookback": max(differences)}
 
     def sample(self) -> dict[str, float]:
         drawn = self.engine.sample(

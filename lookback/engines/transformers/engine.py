@@ -106,6 +106,7 @@ class TransformersEngine(Engine):
         video: VideoLike | None = None,
         source: SourceLike = None,
         keep_end: bool = False,
+        by_layer: bool = False,
         progress: Progress | None = None,
     ) -> Candidates:
         """As the contract says: one pass for the prompt, one for all responses."""
@@ -115,7 +116,8 @@ class TransformersEngine(Engine):
         end = self._end_tokens[:1] if keep_end else []
 
         def work(prefix: Prefix, ids: list[list[int]]) -> list[Continuation]:
-            return self._decoder.score(prefix, [[*one, *end] for one in ids], progress)
+            whole = [[*one, *end] for one in ids]
+            return self._decoder.score(prefix, whole, progress, by_layer=by_layer)
 
         conversation = Conversation.of(image, question, messages, video)
         return self._given(conversation, source, given, work)
@@ -203,6 +205,7 @@ class TransformersEngine(Engine):
         stop: str | Sequence[str] | None = None,
         seed: int | None = None,
         keep_end: bool = False,
+        by_layer: bool = False,
         progress: Progress | None = None,
     ) -> Candidates:
         """As the contract says: one pass for the prompt, which all candidates share."""
@@ -225,6 +228,7 @@ class TransformersEngine(Engine):
                 end_tokens=self._end_tokens,
                 stopped=until.reached if stops else None,
                 progress=progress,
+                by_layer=by_layer,
             )
             drawn = [until.cut(one if keep_end else one.without_end()) for one in drawn]
             settings = {
@@ -351,6 +355,7 @@ def make_candidate(
         np.array(one.token_ids),
         tuple(prompter.pieces(prompt_ids, one.token_ids)),
         **dict(zip(SIGNALS, one.signals, strict=True)),
+        by_layer=one.by_layer,
     )
     text = prompter.decode(prompt_ids, one.token_ids) if text is None else text
     return Candidate(i, text, signals, one.finish)

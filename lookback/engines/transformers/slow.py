@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 
 from lookback.engines.transformers.compat import attention_name, set_attention_name, uncompiled
 from lookback.engines.transformers.support import decoder_configs
-from lookback.signals import SIGNALS
+from lookback.signals import BY_LAYER, SIGNALS
 
 
 def slow_signals(
     model: Any, inputs: dict[str, Any], sources: torch.Tensor, responses: Sequence[Sequence[int]]
 ) -> list[dict[str, NDArray[Any]]]:
     """The signals of responses, one per prompt, each made to be written by `model.generate`.
+
+    And A_t by layer.
 
     Args:
         model: the model.
@@ -58,12 +60,16 @@ def slow_signals(
         if not len(ids):
             found.append(_nothing())
             continue
-        looked = [
-            _share([m if m is None else m[row] for m in maps], sources[row], prompt + t)
+        shares = [
+            _shares([m if m is None else m[row] for m in maps], sources[row], prompt + t)
             for t, maps in enumerate(out.attentions[: len(ids)])
         ]
+        looked = {
+            "visual_lookback": np.array([float(torch.cat(step).mean()) for step in shares]),
+            BY_LAYER: np.array([[float(layer.mean()) for layer in step] for step in shares]),
+        }
         logits = torch.stack([step[row] for step in out.logits[: len(ids)]])
-        found.append(_from_logits(logits, ids) | {"visual_lookback": np.array(looked)})
+        found.append(_from_logits(logits, ids) | looked)
     return found
 
 
@@ -82,8 +88,8 @@ def _from_logits(logits: torch.Tensor, ids: Sequence[int]) -> dict[str, NDArray[
     }
 
 
-def _share(maps: Sequence[Any], source: torch.Tensor, positions: int) -> float:
-    """A_t of one step from its maps, one per layer: (H, R, K), the last row."""
+def _shares(maps: Sequence[Any], source: torch.Tensor, positions: int) -> list[torch.Tensor]:
+    """The heads' shares (H,) of one step in each layer, from its map (H, R, K), the last row."""
     shares = []
     for attention in maps:
         if attention is None:  # a layer that does not attend
@@ -93,7 +99,7 @@ def _share(maps: Sequence[Any], source: torch.Tensor, positions: int) -> float:
         columns[: len(source)] = source.cpu()
         # A layer with a window holds the newest keys alone.
         shares.append(row[:, columns[positions - row.shape[1] :]].sum(-1))
-    return float(torch.cat(shares).mean())
+    return shares
 
 
 @contextmanager

@@ -283,6 +283,7 @@ STUDIES: Registry[Study] = Registry(
             "random-image",
             "decomposition",
             "pos",
+            "layers",
             "seeds",
             "oracle",
             "judge",

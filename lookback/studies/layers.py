@@ -1,0 +1,236 @@
+"""Which layers' A_t selects best, which look at the image for words that show things, and which
+tell right objects from wrong ones. Of runs with signals by layer."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from lookback.benchmarks import english
+from lookback.scores.base import get_scorer
+from lookback.studies.shared import speech
+from lookback.studies.shared.base import Result, Runs, StudyError, study, title
+from lookback.studies.shared.layer_findings import CHOSEN, REFERENCES, Found, Settings, analyse
+from lookback.studies.shared.layers import name_of, parts_of
+from lookback.studies.shared.methods import in_order
+from lookback.studies.shared.plots import tiles
+from lookback.studies.shared.selection import bootstrap_means, interval
+from lookback.studies.shared.tables import Cell, Table, rows_of_columns
+
+NOTES = [
+    "Layers are counted from 1, those that attend alone. All layers: the run's own A_t, the mean "
+    "over all heads; some layers: the mean over these. Alpha and lambda are the same for all.",
+    "A gain is over all layers, on the same items. Intervals: 95 %, from 2,000 bootstrap samples "
+    "of items. The gain of one stretch of layers is not held out: the best of many is flattered.",
+    "AUC: the probability that a right mention of an object has the higher A_t than a wrong one, "
+    "ties half; 0.5 tells nothing.",
+]
+
+
+@study("layers", title="Layers", needs_quality=True)
+def layers(
+    runs: Runs,
+    n: int = 25,
+    splits: int = 20,
+    seed: int = 0,
+    responses: int = 2000,
+    alpha: float | None = None,
+    lam: float | None = None,
+) -> Result:
+    """Which layers' A_t selects best, held out; words and right mentions by layer.
+
+    Args:
+        runs: those made with --by-layer are analysed, each by itself.
+        n: the first n candidates, or all of a smaller run.
+        splits: how often the items are halved by lot, to choose layers on one half for the other.
+        seed: of that lot.
+        responses: the most responses of a run whose words and mentions are read.
+        alpha, lam: LookBack's settings for any layers; each run's own by default.
+
+    Raises:
+        StudyError: no run has signals by layer.
+    """
+    if n < 1:
+        raise StudyError(f"n = {n}: must be at least 1")
+    notes = [*NOTES[:2], *speech.NOTES, f"Tagged by spaCy with {english.model_name()}.", NOTES[2]]
+    settings, found = Settings(n, splits, seed, responses, alpha, lam), []
+    for run in in_order(_with_layers(runs).largest):
+        one, more = analyse(run, settings)
+        found.append(one)
+        notes += [f"{title(run)}, {run.model}: {note}" for note in more]
+    rows = [row for one in found for row in (*_selection(one), *_words(one), *_mentions(one))]
+    tables = []
+    for _, group in groupby(found, key=lambda one: (one.run.model, one.depth)):
+        here = list(group)
+        tables += [_selection_table(here), _layer_table(here)]
+    return Result(rows, tables, _figure(found), notes)
+
+
+def _with_layers(runs: Runs) -> Runs:
+    kept = [run for run in runs if run.has_layers]
+    if not kept:
+        raise StudyError(
+            "no run here has signals by layer: make one with `lookback run ... --by-layer --out "
+            "DIR` and give it"
+        )
+    return Runs(kept, runs.notes)
+
+
+def _row(one: Found, measure: str, what: range | str, **numbers: float) -> dict[str, Any]:
+    """A row of the tidy table; layers from 1 to last, 0 where it is not about layers."""
+    labels = {"model": one.run.model, "benchmark": title(one.run), "N": one.n}
+    labels |= {"items": len(one.run.ids), "measure": measure, "what": one.name(what)}
+    first, last = (0, 0) if isinstance(what, str) else (what[0] + 1, what[-1] + 1)
+    names = ("value", "low", "high", "gain", "gain_low", "gain_high", "right", "wrong", "words")
+    return labels | {"first": first, "last": last} | dict.fromkeys(names, np.nan) | numbers
+
+
+def _selection(one: Found) -> list[dict[str, Any]]:
+    """A row per stretch of layers, and for the choice and the references."""
+    rows = []
+    for what, values in one.outcomes.items():
+        gain = one.gain(what)
+        low, high = interval(bootstrap_means(values))
+        gain_low, gain_high = interval(bootstrap_means(gain))
+        row = _row(one, "outcome", what, value=float(values.mean()), low=low, high=high)
+        row |= {"gain": float(gain.mean()), "gain_low": gain_low, "gain_high": gain_high}
+        rows.append(row)
+    return rows
+
+
+def _words(one: Found) -> list[dict[str, Any]]:
+    return [
+        _row(one, f"z-score, {name}", what, value=float(value), words=one.counts[name])
+        for name, values in one.words.items()
+        for what, value in zip(one.each_layer, values, strict=True)
+    ]
+
+
+def _mentions(one: Found) -> list[dict[str, Any]]:
+    if one.aucs is None:
+        return []
+    counts = {name: one.counts[name] for name in ("right", "wrong")}
+    pairs = zip(one.each_layer, one.aucs.tolist(), strict=True)
+    return [_row(one, "AUC", what, value=value, **counts) for what, value in pairs]
+
+
+def _selection_table(found: list[Found]) -> Table:
+    """All layers, halves and quarters, the choice, the references; a pair of columns per run."""
+    depth = found[0].depth
+    chosen: dict[str, range | str] = {"all layers": range(depth)}
+    chosen |= {f"{n} ({name_of(one, depth)})": one for n, one in parts_of(depth).items()}
+    chosen |= {name: name for name in (CHOSEN, *REFERENCES)}
+    columns: list[list[Cell | str]] = []
+    header = [("", "A_t from")]
+    for one in found:
+        columns.append([f"{one.outcomes[what].mean():.2f}" for what in chosen.values()])
+        columns.append([_gain([one], what) for what in chosen.values()])
+        header += [(title(one.run), "per cent"), (title(one.run), "gain")]
+    if len(found) > 1:
+        columns.append([_gain(found, what) for what in chosen.values()])
+        header.append(("Average", "gain"))
+    lines = rows_of_columns(list(chosen), columns)
+    budget = " or ".join(str(n) for n in sorted({one.n for one in found}))
+    caption = (
+        f"LookBack with A_t from some layers, {found[0].run.model}, N = {budget}: points more than "
+        "with all [95 % interval]."
+    )
+    return Table(header, lines, caption, rules=[1, len(chosen) - 1 - len(REFERENCES)])
+
+
+def _gain(found: list[Found], what: range | str) -> str:
+    """The mean gain over some runs, with its interval; each has bootstrap samples of its own."""
+    if all(what == range(one.depth) for one in found):
+        return "-"
+    gains = [one.gain(what) for one in found]
+    draws = np.mean([bootstrap_means(gain, seed) for seed, gain in enumerate(gains)], axis=0)
+    low, high = interval(draws)
+    return f"{np.mean([gain.mean() for gain in gains]):+.2f} [{low:+.1f}, {high:+.1f}]"
+
+
+def _layer_table(found: list[Found]) -> Table:
+    """A row per layer; of each run the gain, both sets of words, and the AUC."""
+    columns: list[list[str]] = []
+    header = [("", "A_t from")]
+    for one in found:
+        each = one.each_layer
+        columns.append([f"{one.gain(what).mean():+.2f}" for what in each])
+        columns += [[_number(v, "{:+.2f}") for v in values] for values in one.words.values()]
+        aucs = np.full(len(each), np.nan) if one.aucs is None else one.aucs
+        columns.append([_number(value, "{:.3f}") for value in aucs])
+        names = ("gain", *(name.removesuffix(" set") for name in one.words), "AUC")
+        header += [(title(one.run), name) for name in names]
+    lines = rows_of_columns([found[0].name(what) for what in found[0].each_layer], columns)
+    caption = (
+        f"Single layers, {found[0].run.model}: points more than with all layers, mean z-scores of "
+        "words of the visual and the textual set, AUC of right against wrong mentions."
+    )
+    return Table(header, lines, caption, rules=[found[0].depth])
+
+
+def _number(value: float, form: str) -> str:
+    return "-" if np.isnan(value) else form.format(value)
+
+
+def _figure(found: list[Found]) -> Any:
+    """Selection above, words, mentions below; a column per run."""
+    figure, axes = tiles(len(found), high=3, width=3.4, height=2.4)
+    for one, (top, middle, bottom) in zip(found, axes, strict=True):
+        top.set_title(f"{title(one.run)}, {one.run.model}")
+        _draw_selection(top, one)
+        _draw_words(middle, one)
+        _draw_mentions(bottom, one)
+        for axis in (top, middle, bottom):
+            axis.set_xlabel("layer")
+            axis.set_xticks(_ticks(one.depth))
+    return figure
+
+
+def _ticks(depth: int) -> list[int]:
+    """At most a dozen of the layers."""
+    return list(range(1, depth + 1, -(-depth // 12)))
+
+
+def _draw_selection(axis: Any, one: Found) -> None:
+    """Outcomes with one layer, with those up to it, and with those from it on."""
+    ours, depth = get_scorer("lookback").color, one.depth
+    alone, before = get_scorer("visual_lookback").color, get_scorer("self_certainty").color
+    looks = {
+        "it alone": (alone, "o", [range(i, i + 1) for i in range(depth)]),
+        "up to it": (before, "-", [range(i + 1) for i in range(depth)]),
+        "from it on": (ours, "-", [range(i, depth) for i in range(depth)]),
+    }
+    for name, (color, style, parts) in looks.items():
+        values = [one.outcomes[part].mean() for part in parts]
+        axis.plot(range(1, depth + 1), values, style, color=color, label=name, markersize=4)
+    references: list[tuple[range | str, str, str]]
+    references = [(range(depth), ours, "--"), ("mean log p", "#475569", ":")]
+    for what, color, style in references:
+        value = one.outcomes[what].mean()
+        axis.axhline(value, color=color, linestyle=style, label=one.name(what))
+    axis.set_ylabel("per cent")
+    axis.legend(fontsize=6)
+
+
+def _draw_words(axis: Any, one: Found) -> None:
+    colors = (get_scorer("visual_lookback").color, "#475569")
+    for (name, values), color in zip(one.words.items(), colors, strict=True):
+        axis.plot(range(1, one.depth + 1), values[:-1], marker=".", color=color, label=name)
+        axis.axhline(values[-1], color=color, linestyle="--", linewidth=0.8)
+    axis.axhline(0, color="#111827", linewidth=0.8)
+    axis.set_ylabel("mean z-score of A")
+    axis.legend(fontsize=6, title="dashed: all layers", title_fontsize=6)
+
+
+def _draw_mentions(axis: Any, one: Found) -> None:
+    if one.aucs is None:
+        axis.set_axis_off()
+        return
+    color = get_scorer("visual_lookback").color
+    axis.plot(range(1, one.depth + 1), one.aucs[:-1], marker=".", color=color)
+    axis.axhline(one.aucs[-1], color=color, linestyle="--", linewidth=0.8, label="all layers")
+    axis.axhline(0.5, color="#111827", linewidth=0.8, label="tells nothing")
+    axis.set_ylabel("AUC, right mentions")
+    axis.legend(fontsize=6)

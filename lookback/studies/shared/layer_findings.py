@@ -1,0 +1,144 @@
+"""What the layers of one run tell: how well A_t from them selects, and of which words it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from lookback.runs import Run
+from lookback.scores.formula import Array
+from lookback.studies.shared import speech
+from lookback.studies.shared.base import StudyError
+from lookback.studies.shared.distributions import auc
+from lookback.studies.shared.layers import (
+    choose_on_other_half,
+    name_of,
+    outcomes_by_layers,
+    stretches,
+)
+from lookback.studies.shared.selection import outcome
+from lookback.studies.shared.words import (
+    find_mentions,
+    mentioning_benchmark,
+    sample_responses,
+    word_means,
+)
+
+CHOSEN = "chosen on the other half"
+REFERENCES = {"mean log p": "mean_log_prob", "random selection": "random"}
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What was found in one run.
+
+    Attributes:
+        run: the run.
+        n: how many candidates of each item are selected from.
+        outcomes: (items,) in per cent, by what selects: a stretch of layers, a choice of one,
+            a reference.
+        words: for each of `speech.SETS` the mean z-score of A_t by layer, then over all layers.
+        aucs: of mentions, by layer, then over all layers; None if the benchmark cannot tell.
+        counts: how many words are in each set; how many mentions are right, and wrong.
+    """
+
+    run: Run
+    n: int
+    outcomes: dict[range | str, Array]
+    words: dict[str, Array]
+    aucs: Array | None
+    counts: dict[str, int]
+
+    @property
+    def depth(self) -> int:
+        """How many layers there are."""
+        return int(self.run.by_layer().shape[1])
+
+    @property
+    def each_layer(self) -> list[range]:
+        """Each layer, then all."""
+        return [*(range(i, i + 1) for i in range(self.depth)), range(self.depth)]
+
+    def name(self, what: range | str) -> str:
+        """What tables call what selects."""
+        return what if isinstance(what, str) else name_of(what, self.depth)
+
+    def gain(self, what: range | str) -> Array:
+        """(items,): points more than with all layers."""
+        return self.outcomes[what] - self.outcomes[range(self.depth)]
+
+
+class Settings(NamedTuple):
+    """How a run is analysed; see the study."""
+
+    n: int
+    splits: int
+    seed: int
+    responses: int
+    alpha: float | None
+    lam: float | None
+
+
+def analyse(run: Run, settings: Settings) -> tuple[Found, list[str]]:
+    """What is found in a run, and what a reader should know."""
+    n, most = min(settings.n, run.n), settings.responses
+    depth = run.by_layer().shape[1]
+    if not depth:
+        raise StudyError(f"{run.path}: every response is empty: there is nothing to analyse")
+    choices = stretches(depth)
+    values = 100 * outcomes_by_layers(run, choices, n, settings.alpha, settings.lam)
+    outcomes: dict[range | str, Array] = dict(zip(choices, values.T, strict=True))
+    outcomes[CHOSEN], times = choose_on_other_half(values, settings.splits, settings.seed)
+    often = sorted(zip(times.tolist(), choices, strict=True), key=lambda one: -one[0])[:3]
+    told = ", ".join(f"{name_of(one, depth)} {count} times" for count, one in often if count)
+    notes = [
+        f"of {len(choices)} stretches of layers {2 * settings.splits} halves chose, most often: "
+        f"{told}."
+    ]
+    for name, method in REFERENCES.items():
+        outcomes[name] = 100 * outcome(run, method, n)
+    words, counts = _word_scores(run, most)
+    aucs, mentions, more = _mention_aucs(run, most)
+    found = Found(run, n, outcomes, words, aucs, counts | mentions)
+    return found, [*notes, *more]
+
+
+def _by_layer_and_all(run: Run) -> list[Array]:
+    """A_t in each layer, and over all."""
+    return [*(a.astype(np.float64) for a in run.by_layer().T), run.signal("visual_lookback")]
+
+
+def _word_scores(run: Run, most: int) -> tuple[dict[str, Array], dict[str, int]]:
+    """Mean z-scores of the words of each set, and how many words these are."""
+    words = speech.find_words(run, sample_responses(np.flatnonzero(run.lengths > 0), most))
+    means = []
+    for values in _by_layer_and_all(run):
+        here = values[words.tokens]
+        # In a layer whose window has left the image behind A_t is 0 for every token.
+        same = here.min() == here.max()
+        means.append(
+            np.full(len(words.tags), np.nan)
+            if same
+            else word_means(speech.z_scores(here), words.ranges)
+        )
+    sets = {name: words.within(tags) for name, tags in speech.SETS.items()}
+    counts = {name: int(inside.sum()) for name, inside in sets.items()}
+    return {
+        name: np.array([m[inside].mean() if inside.any() else np.nan for m in means])
+        for name, inside in sets.items()
+    }, counts
+
+
+def _mention_aucs(run: Run, most: int) -> tuple[Array | None, dict[str, int], list[str]]:
+    """AUCs of right against wrong mentions, how many there are, and notes."""
+    benchmark = mentioning_benchmark(run)
+    if benchmark is None:
+        return None, {}, ["the benchmark cannot tell right mentions from wrong; no AUC."]
+    found = find_mentions(run, benchmark, np.arange(len(run.index)), most)
+    aucs = [auc(word_means(values, found.ranges), found.right) for values in _by_layer_and_all(run)]
+    counts = {"right": int(found.right.sum()), "wrong": int((~found.right).sum())}
+    notes = [f"{note}." for note in benchmark.notes]
+    told = f"{counts['right']} right and {counts['wrong']} wrong mentions"
+    return np.array(aucs), counts, [f"{told} in {found.responses} responses.", *notes]

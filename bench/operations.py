@@ -1,11 +1,12 @@
 """How many operations are dispatched per decoding step: exact, and the same on every machine.
 
 What a GPU waits for at a small batch is the launch of kernels, so their number counts there. The
-bare forward pass with a cache of the library, beside the path of a CPU (fused kernel) and the plain
-one that other devices take.
+bare forward pass with a cache of the library, beside LookBack's: with the fused kernel of a CPU (one
+operation, as those of a GPU), without a look at any value, and in plain products.
 """
 
 import argparse
+from contextlib import contextmanager
 
 import torch
 from midsize import build, prefill, prompt
@@ -14,7 +15,7 @@ from rich.table import Table
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache
 
-from lookback.engines.transformers import attention
+from lookback.engines.transformers import attention, decoder, logits
 from lookback.engines.transformers.decoder import Decoder
 
 N, STEPS = 4, 6
@@ -61,25 +62,56 @@ def ours(model, inputs, tap=True):
     return (counts[1] - counts[0]) / STEPS
 
 
-def main():
-    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
-    torch.manual_seed(0)
-    model = build()
-    inputs = prompt(model)
-    base = bare(model, inputs)
-    found = {"bare forward and argmax": base, "LookBack, CPU path": ours(model, inputs)}
-    found["LookBack, CPU path, tap off"] = ours(model, inputs, tap=False)
+@contextmanager
+def without_kernels():
+    """Plain products, as on a device without a fused kernel that can be trusted."""
     kernels, attention.trusted = attention.trusted, lambda *args: ()
     try:
-        found["LookBack, plain products"] = ours(model, inputs)
+        yield
     finally:
         attention.trusted = kernels
+
+
+@contextmanager
+def unread():
+    """No look at values, as on a device that would have to be waited for."""
+    before = logits.cheap_to_read
+    logits.cheap_to_read = decoder.cheap_to_read = lambda tensor: False
+    try:
+        yield
+    finally:
+        logits.cheap_to_read = decoder.cheap_to_read = before
+
+
+def count(dtype):
+    """Every way's operations per step."""
+    model = build().to(dtype)
+    inputs = prompt(model)
+    inputs["pixel_values"] = inputs["pixel_values"].to(dtype)
+    found = {"bare forward and argmax": bare(model, inputs)}
+    found["LookBack, fused kernel"] = ours(model, inputs)
+    found["  tap off"] = ours(model, inputs, tap=False)
+    with unread():
+        found["  values never looked at (GPU)"] = ours(model, inputs)
+    with without_kernels():
+        found["LookBack, plain products"] = ours(model, inputs)
+    return found
+
+
+def main():
+    argparse.ArgumentParser(description=__doc__.split("\n")[0]).parse_args()
+    found = {dtype: count(dtype) for dtype in (torch.float32, torch.bfloat16)}
     table = Table(title=f"dispatched operations per step, N = {N}, 12 layers, no views", box=None)
     table.add_column("")
-    for name in ("operations", "of the bare forward"):
-        table.add_column(name, justify="right")
-    for name, count in found.items():
-        table.add_row(name, f"{count:.0f}", f"{count / base:.2f}x")
+    for dtype in found:
+        table.add_column(str(dtype).removeprefix("torch."), justify="right")
+        table.add_column("of bare", justify="right")
+    for name in found[torch.float32]:
+        cells = []
+        for counts in found.values():
+            bare_count = counts["bare forward and argmax"]
+            cells += [f"{counts[name]:.0f}", f"{counts[name] / bare_count:.2f}x"]
+        table.add_row(name, *cells)
     Console().print(table)
 
 

@@ -183,7 +183,7 @@ def verify_runs(
     as_json: Json = False,
 ) -> None:
     """Compare every byte of runs with what was recorded when they were written."""
-    from lookback.runs.run import find_runs
+    from lookback.runs.opening import find_runs
     from lookback.runs.verify import verify
 
     found = {str(folder): verify(folder) for folder in find_runs(runs)}

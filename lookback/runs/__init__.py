@@ -1,5 +1,6 @@
 """Runs on disk: the candidates for every item of a benchmark, with their signals, kept for good."""
 
-from lookback.runs.run import Run, open_run, open_runs
+from lookback.runs.opening import open_run, open_runs
+from lookback.runs.run import Run
 
 __all__ = ["Run", "open_run", "open_runs"]

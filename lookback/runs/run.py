@@ -15,19 +15,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lookback.runs.layout import (
-    CANDIDATES,
     HEAD_COLUMNS,
-    SHARD,
-    TOKEN_COLUMNS,
     RunError,
     empty_table,
     read_table,
 )
-from lookback.runs.manifest import MANIFEST, Manifest
+from lookback.runs.manifest import Manifest
+from lookback.runs.stored import read_candidates
 from lookback.runs.verify import (
     find_changes,
     find_problems,
@@ -38,7 +35,7 @@ from lookback.runs.verify import (
 from lookback.scores.base import get_scorer
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
-from lookback.signals import BY_LAYER, SIGNALS, Candidate, Candidates, Floats, Signals
+from lookback.signals import BY_LAYER, SIGNALS, Candidates, Floats
 
 
 class Run:
@@ -372,73 +369,6 @@ class Run:
     def candidates_at(self, place: int) -> Candidates:
         """The same for the item at a position of the split; only its shard is read."""
         return read_candidates(self.path, self.manifest, place)
-
-
-def read_candidates(folder: Path, manifest: Manifest, place: int) -> Candidates:
-    """The candidates of the item at a position of the split, from a shard that is complete."""
-    shard = place // SHARD
-    about = _only(read_table(folder, "items", shard), place).to_pylist()[0]
-    names = (*CANDIDATES.names, BY_LAYER) if manifest.settings.get(BY_LAYER) else None
-    rows = _only(read_table(folder, "candidates", shard, names), place).to_pylist()
-    # Of an empty response the lists do not tell how many layers there are.
-    depth = next((len(row[BY_LAYER][0]) for row in rows if row.get(BY_LAYER)), 0)
-    nothing = np.empty((0, depth), np.float32) if depth else None
-    items = [
-        Candidate(
-            row["index"],
-            row["text"],
-            Signals(
-                **{name: row[name] for name in TOKEN_COLUMNS},
-                by_layer=row.get(BY_LAYER) or nothing,
-            ),
-            row["finish"],
-        )
-        for row in rows
-    ]
-    return Candidates(
-        tuple(items),
-        about["question"],
-        np.array(about["prompt_ids"]),
-        model=str(manifest.settings["model"]),
-        defaults=dict(manifest.defaults),
-        sampling=manifest.settings.get("sampling") or {},
-        messages=json.loads(about["messages"] or "[]"),
-        source=json.loads(about["source"] or "null"),
-    )
-
-
-def open_run(path: str | os.PathLike[str]) -> Run:
-    """The run in a folder."""
-    return Run(path)
-
-
-def open_runs(paths: Iterable[str | os.PathLike[str]]) -> list[Run]:
-    """The runs in some folders; a folder that is no run but has runs in it stands for those.
-
-    Raises:
-        RunError: a folder has none, or one is damaged.
-    """
-    return [Run(folder) for folder in find_runs(paths)]
-
-
-def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """The folders of the runs that `open_runs` opens.
-
-    Raises:
-        RunError: a folder has none.
-    """
-    folders = []
-    for path in map(Path, paths):
-        inner = [path / MANIFEST] if (path / MANIFEST).exists() else path.glob(f"*/{MANIFEST}")
-        found = sorted(file.parent for file in inner)
-        if not found:
-            raise RunError(f"no run in {str(path)!r}: neither it nor a folder in it has {MANIFEST}")
-        folders += found
-    return folders
-
-
-def _only(table: pa.Table, place: int) -> pa.Table:
-    return table.filter(pc.equal(table["item"], place))
 
 
 def _numbers(column: pa.ChunkedArray) -> NDArray[Any]:

@@ -20,8 +20,8 @@ from lookback.runs.layout import (
 )
 from lookback.runs.manifest import Manifest
 from lookback.runs.records import read_record, write_shard
-from lookback.runs.run import read_candidates
 from lookback.runs.sources import Questions, get_source
+from lookback.runs.stored import read_candidates
 from lookback.scores.base import get_scorer
 from lookback.signals import BY_LAYER, Asked, Candidates
 

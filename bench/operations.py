@@ -1,8 +1,8 @@
 """How many operations are dispatched per decoding step: exact, and the same on every machine.
 
 What a GPU waits for at a small batch is the launch of kernels, so their number counts there. The
-bare forward pass with a cache of the library, beside LookBack's: with the fused kernel of a CPU (one
-operation, as those of a GPU), without a look at any value, and in plain products.
+bare forward pass with a cache of the library, beside LookBack's: with the fused kernel of a CPU (an
+operation like those of a GPU), without a look at any value, and in plain products.
 """
 
 import argparse

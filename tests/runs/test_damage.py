@@ -80,9 +80,9 @@ def swap(folder, table):
 
 
 def change_rows(folder, table):
-    """Another content in a sound file."""
+    """Another content in a sound file, of another size: one of the same is for the checksum."""
     rows = Run(folder).table(table).to_pylist()
-    write_table(folder, table, 1, [row for row in rows if row["item"] // 10 == 1][:-1])
+    write_table(folder, table, 1, [row for row in rows if row["item"] // 10 == 1][:5])
 
 
 def assert_refused(command, folder, file):

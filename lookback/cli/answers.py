@@ -32,11 +32,11 @@ from lookback.cli.app import (
     load_settings,
     settings_of,
 )
+from lookback.cli.ranking import show_candidates
 from lookback.cli.terminal import (
     console,
     print_json,
     progress,
-    show_candidates,
     show_scorers,
 )
 

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from lookback.runs.start import Summary
     from lookback.runs.verify import Verification
     from lookback.scores.base import Scorer
-    from lookback.signals import Candidate, Candidates
     from lookback.studies import Result
+
+
+_HARMLESS = "\n\u200c\u200d"
+"""A new line, and what joins emoji, or keeps letters apart: no printable characters to Python."""
 
 
 @contextmanager
@@ -154,26 +157,6 @@ def show_study(name: str, result: Result, written: list[Path]) -> None:
         print(path, file=sys.stderr)
 
 
-def show_candidates(cands: Candidates, scorer: str, params: dict[str, Any], as_json: bool) -> None:
-    """Rank candidates and print them, best first, and the best in full; or everything as JSON."""
-    with console(stderr=True).status(f"ranking by {scorer}"):
-        ranked = cands.rank(scorer, **params)
-    if as_json:
-        from lookback.signals import candidate_dict
-
-        data = cands.to_dict() | {"scorer": scorer}
-        data["candidates"] = [candidate_dict(c) for c in ranked]
-        print_json(data)
-        return
-    out = console()
-    out.print(_table(ranked, scorer))
-    if ranked[0].score == ranked[0].score:  # not NaN: at least one answer is not empty
-        out.print(f"\nbest by {scorer}:", style="bold")
-        out.print(printable(ranked[0].text.strip()), markup=False, highlight=False)
-    else:
-        raise ValueError("every answer is empty: there is no best one")
-
-
 def show_scorers(known: Sequence[Scorer]) -> None:
     """What each needs, its settings and what it is."""
     from lookback.scores.base import NEEDS
@@ -272,31 +255,9 @@ def warn(problems: list[Problem], most: int = 20) -> None:
         print(f"lookback: and {len(problems) - most} more problems", file=sys.stderr)
 
 
-def _table(ranked: list[Candidate], scorer: str) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
-    for name in ("#", scorer, "log p", "A", "tokens"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("answer", overflow="ellipsis", no_wrap=True)
-    for c in ranked:
-        empty = not len(c.signals)
-        numbers = (
-            ["-"] * 3
-            if empty
-            else [
-                f"{value:.4f}" for value in (c.score, c.log_prob.mean(), c.visual_lookback.mean())
-            ]
-        )
-        answer = Text(printable(" ".join(c.text.split())) or "(empty)")
-        table.add_row(str(c.index), *numbers, str(len(c.signals)), answer)
-    return table
-
-
 def printable(text: str) -> str:
     """A model may write anything: nothing of it may command the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+    return "".join(c if c.isprintable() or c in _HARMLESS else "\ufffd" for c in text)
 
 
 def console(stderr: bool = False) -> Any:

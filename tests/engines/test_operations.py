@@ -1,4 +1,4 @@
-"""What a step costs in operations: exact numbers, the same on every machine (as in `make bench`)."""
+"""What a step costs in operations: exact numbers, the same on every machine, as in `make bench`."""
 
 import sys
 from pathlib import Path

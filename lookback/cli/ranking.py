@@ -1,0 +1,111 @@
+"""Ranked answers in a terminal of any width: the best on top, in full; then the numbers of all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lookback.cli.terminal import console, print_json, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lookback.signals import Candidate, Candidates
+
+COLUMNS = ("#", "score", "log p", "A", "tokens")
+WIDTHS = (3, 9, 8, 7, 6)
+BESIDE = 72
+"""From so many columns on, answers stand beside their numbers; in a narrower terminal below."""
+
+
+def show_candidates(cands: Candidates, scorer: str, params: dict[str, Any], as_json: bool) -> None:
+    """Rank candidates and print them, the best in full and first; or everything as JSON.
+
+    Raises:
+        ValueError: there is no best one, as all are empty.
+    """
+    with console(stderr=True).status(f"ranking by {scorer}"):
+        ranked = cands.rank(scorer, **params)
+    if as_json:
+        from lookback.signals import candidate_dict
+
+        data = cands.to_dict() | {"scorer": scorer}
+        data["candidates"] = [candidate_dict(c) for c in ranked]
+        print_json(data)
+        return
+    print_ranking(console(), ranked, scorer)
+    if not len(ranked[0].signals):
+        raise ValueError("every answer is empty: there is no best one")
+
+
+def print_ranking(out: Console, ranked: list[Candidate], scorer: str) -> None:
+    """The best answer, if there is one, and all of them with their numbers."""
+    if len(ranked[0].signals):
+        colours = out.color_system == "truecolor"
+        by = ", shaded by A" if colours else ""
+        out.print(f"best by {scorer}{by}:", style="bold", highlight=False, markup=False)
+        out.print(_shaded(ranked[0]) if colours else _plain(ranked[0].text.strip()))
+        out.print()
+    (_print_beside if out.width >= BESIDE else _print_below)(out, ranked, scorer)
+
+
+def _print_beside(out: Console, ranked: list[Candidate], scorer: str) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name, width in zip((COLUMNS[0], scorer, *COLUMNS[2:]), WIDTHS, strict=True):
+        table.add_column(name, justify="right", no_wrap=True, min_width=width)
+    table.add_column("answer", overflow="fold", ratio=1)
+    for candidate in ranked:
+        table.add_row(*_numbers(candidate), _one_line(candidate))
+    out.print(table)
+
+
+def _print_below(out: Console, ranked: list[Candidate], scorer: str) -> None:
+    from rich.padding import Padding
+
+    def line(cells: tuple[str, ...]) -> str:
+        return " ".join(cell.rjust(width) for cell, width in zip(cells, WIDTHS, strict=True))
+
+    out.print(f"score: {scorer}", highlight=False, markup=False)
+    out.print(line(COLUMNS), style="bold", highlight=False, markup=False)
+    for candidate in ranked:
+        out.print(line(_numbers(candidate)), highlight=False, markup=False, overflow="fold")
+        out.print(Padding(_one_line(candidate), (0, 0, 0, 4)))
+
+
+def _numbers(candidate: Candidate) -> tuple[str, ...]:
+    """Which draw it is, its score, means of log p and A, how long it is."""
+    place, length = str(candidate.index), str(len(candidate.signals))
+    if not len(candidate.signals):
+        return place, "-", "-", "-", length
+    values = candidate.score, candidate.log_prob.mean(), candidate.visual_lookback.mean()
+    return place, *(f"{value:.4f}" for value in values), length
+
+
+def _one_line(candidate: Candidate) -> Any:
+    return _plain(" ".join(candidate.text.split()) or "(empty)")
+
+
+def _plain(text: str) -> Any:
+    from rich.text import Text
+
+    return Text(printable(text), overflow="fold")
+
+
+def _shaded(candidate: Candidate) -> Any:
+    """The answer with each token on a ground that is the darker the more it looked."""
+    from rich.text import Text
+
+    from lookback.pages.shading import color, shades
+
+    text = Text(overflow="fold")
+    begun = False
+    for token, shade in zip(candidate.tokens, shades(candidate.visual_lookback), strict=True):
+        word = printable(token if begun else token.lstrip())
+        if not word:
+            continue
+        begun = True
+        blanks = len(word) - len(word.lstrip())
+        text.append(word[:blanks])
+        text.append(word[blanks:], style=f"black on {color('A', float(shade))}")
+    return text

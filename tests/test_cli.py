@@ -1,8 +1,8 @@
 """The command as a shell sees it: output, messages and exit status."""
 
 import json
-import re
 import os
+import re
 import subprocess
 import sys
 

@@ -102,6 +102,18 @@ def test_streams_depend_on_seed_and_index_alone():
         streams(-1, 1, 1)
 
 
+@pytest.mark.parametrize("seed", [0, 41, 2**32 - 2, 2**53, 2**63 - 2, 2**63, 2**64 - 4])
+def test_neighbouring_seeds_share_no_row(seed):
+    """Not even at another index: candidate i of one seed is no candidate of another."""
+    rows = np.concatenate([streams(seed + i, 6, 5) for i in range(4)])
+    assert len(np.unique(rows)) == rows.size
+
+
+def test_seed_and_index_are_not_interchangeable():
+    grid = np.concatenate([streams(seed, 8, 3) for seed in range(8)])
+    assert len(np.unique(grid)) == grid.size
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("lowest", [True, False])
 def test_tokens_ruled_out_do_not_count(dtype, lowest):

@@ -1,6 +1,7 @@
 """The tap itself: what the last row may see, which layers were read, what a layer tells."""
 
 import copy
+import weakref
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from zoo import build
 
 import lookback
 from lookback.engines.transformers.decoder import Decoder
-from lookback.engines.transformers.tap import LastRow, _bias_of_row
+from lookback.engines.transformers.tap import Call, LastRow, _bias_of_row, current_reader, reading
 
 CPU = torch.device("cpu")
 
@@ -93,3 +94,68 @@ def test_heads_count_alike_whatever_layer_they_are_in():
     reader.add(torch.tensor([0.2, 0.4, 0.6]).view(1, 3, 1))
     reader.add(torch.tensor([0.8]).view(1, 1, 1))
     torch.testing.assert_close(reader.lookback(2).flatten(), torch.tensor([0.5, 0.4, 0.8]))
+
+
+def test_a_share_that_is_rounded_beyond_one_is_one():
+    reader = LastRow(torch.zeros(1, 5, dtype=torch.bool))
+    reader.add(torch.tensor([1.0000002, 1.0000002]).view(1, 2, 1))
+    assert reader.lookback(1).item() == 1.0
+
+
+def call(keys=6, window=None, mask=None, seed=0):
+    query, key = torch.randn(2, 1, 2, keys, 4, generator=torch.Generator().manual_seed(seed))
+    return Call(lambda *a, **k: (a[1], None), torch.nn.Module(), query, key, key, mask,
+                {"sliding_window": window})  # fmt: skip
+
+
+def shares(reader, *calls):
+    for one in calls:
+        reader.attend(one)
+    return reader.lookback(len(calls)).tolist()
+
+
+def test_layers_of_one_pass_may_have_windows_of_their_own():
+    """What is made ready for one layer is taken by those alone that look the same way."""
+    source = torch.tensor([[True, True, False, False, True, False]])
+    both = shares(LastRow(source, by_layer=True), call(window=2), call(window=None))
+    alone = [shares(LastRow(source), call(window=window)) for window in (2, None)]
+    assert both[1:] == [alone[0][0], alone[1][0]]
+    assert alone[0] != alone[1]
+
+
+def test_a_reader_begins_each_pass_anew():
+    """With as many keys and no mask again, but another source (a static cache, for instance)."""
+    source = torch.tensor([[True, False, False, False, False, False]])
+    reader = LastRow(source)
+    first = shares(reader, call())
+    reader.source = ~source
+    assert shares(reader, call()) == shares(LastRow(~source), call()) != first
+
+
+def test_a_mask_is_known_as_long_as_it_is_remembered():
+    """By its id, which another mask may get once it is gone."""
+    reader = LastRow(torch.zeros(1, 6, dtype=torch.bool))
+    mask = torch.ones(1, 1, 6, 6, dtype=torch.bool)
+    alive = weakref.ref(mask)
+    reader.attend(call(mask=mask))
+    del mask
+    assert alive() is not None
+    reader.reset()
+    assert alive() is None
+
+
+def test_a_reader_works_inside_its_block_alone():
+    outer, inner = (LastRow(torch.zeros(1, 1, dtype=torch.bool)) for _ in range(2))
+    with reading(outer):
+        with reading(inner):
+            assert current_reader() is inner
+        with reading(None):
+            assert current_reader() is None
+        assert current_reader() is outer
+    assert current_reader() is None
+
+
+def test_the_scale_is_the_layers_own_or_of_its_heads():
+    assert call().settings().scale == 0.5  # heads of 4
+    told = Call(print, torch.nn.Module(), torch.zeros(1, 2, 6, 4), None, None, None, {"scaling": 3})
+    assert told.settings().scale == 3.0

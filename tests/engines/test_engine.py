@@ -296,6 +296,7 @@ class TestLoad:
         before = lb.score(noise(), QUESTION, ["a red circle"])[0]
         try:
             eager = lookback.load(lb.model, lb.processor, attn="eager")
+            assert eager.model.config.text_config._attn_implementation == "eager"
             same(eager.score(noise(), QUESTION, ["a red circle"])[0], before)
         finally:
             lb.model.set_attn_implementation("sdpa")

@@ -116,6 +116,26 @@ def test_a_response_that_ends_in_half_a_character_keeps_it():
     assert pieces[-1].endswith("😀")  # it stands with the last of its tokens
 
 
+def test_no_token_of_a_response_reaches_into_the_prompt(monkeypatch):
+    """The model wrote the prompt's end and the response's beginning apart."""
+    zoo = build("llava")
+    prompter = lookback.load(zoo.model, zoo.processor)._prompter
+    joined = {"b c": 1000}
+
+    def tokenize(text):
+        found, rest = [], text
+        while rest:
+            piece = next((one for one in joined if rest.startswith(one)), rest[0])
+            found.append(joined.get(piece, ord(piece)))
+            rest = rest[len(piece) :]
+        return found
+
+    monkeypatch.setattr(prompter, "_tokenize", tokenize)
+    monkeypatch.setattr(prompter, "_tail_text", lambda ids: "ab")
+    assert prompter.encode([5], "xy") == [ord(c) for c in " xy"]
+    assert prompter.encode([5], "cd") == [ord(c) for c in " cd"]
+
+
 def test_pixels_get_the_models_dtype_and_numbers_stay():
     given = {"pixel_values": torch.zeros(2), "input_ids": torch.zeros(2, dtype=torch.long), "n": 3}
     found = to_model(given, SimpleNamespace(device="cpu", dtype=torch.bfloat16))

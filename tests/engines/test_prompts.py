@@ -126,7 +126,7 @@ def test_no_token_of_a_response_reaches_into_the_prompt(monkeypatch):
         found, rest = [], text
         while rest:
             piece = next((one for one in joined if rest.startswith(one)), rest[0])
-            found.append(joined.get(piece, ord(piece)))
+            found.append(joined[piece] if piece in joined else ord(piece))
             rest = rest[len(piece) :]
         return found
 

@@ -156,19 +156,28 @@ def test_keys_that_changed_behind_the_cache_are_refused():
         reader.attend(call(reader, None, marked=False))
 
 
-def test_a_mask_counts_in_the_prompts_order_and_for_what_comes_after():
-    """Against softmax over prompt and continuation in the order of the text."""
+@pytest.mark.parametrize("hidden", [None, [[True, False]], [[True, True]]])
+@pytest.mark.parametrize("masked", [False, True])
+def test_what_may_be_seen_is_in_the_order_of_the_text(hidden, masked):
+    """Masks, hidden source tokens, both: against softmax over prompt and continuation."""
     torch.manual_seed(0)
-    reader = SharedPrefix(prompt([0, 1, 1, 0]))
-    keys = reader.prefix.layers[0]
+    prefix = prompt([0, 1, 1, 0])
+    keys = prefix.layers[0]
     keys.keys, keys.values = torch.randn(1, 2, 4, 4), torch.randn(1, 2, 4, 4)
-    mask = torch.tensor([[1, 0, 1, 1, 1, 0], [0, 1, 0, 1, 0, 1]]).bool()[None, None]
+    seen = torch.ones(2, 6, dtype=torch.bool).tril(4)
+    if masked:
+        seen = torch.tensor([[1, 0, 1, 1, 1, 0], [0, 1, 0, 1, 0, 1]]).bool()
+    mask = seen[None, None] if masked else None
+    if hidden is not None:
+        seen = seen & ~torch.tensor([False, *hidden[0], False, False, False])
+        hidden = torch.tensor(hidden)
+    reader = SharedPrefix(prefix, hidden=hidden)
     one = call(reader, mask)
     out, _ = reader.attend(one)
-    back = reader.prefix.order.argsort()
+    back = prefix.order.argsort()
     whole = torch.cat([keys.keys[:, :, back], one.key], 2)
     values = torch.cat([keys.values[:, :, back], one.value], 2)
-    weights = (one.query @ whole.mT * 0.5).masked_fill(~mask, -torch.inf).softmax(-1)
+    weights = (one.query @ whole.mT * 0.5).masked_fill(~seen, -torch.inf).softmax(-1)
     torch.testing.assert_close(out.transpose(1, 2), weights @ values)
     torch.testing.assert_close(reader.lookback(1)[0, 0], weights[0, :, :, 1:3].sum(-1).mean(0))
 

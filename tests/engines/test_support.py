@@ -1,6 +1,7 @@
 """What is asked of a model once: its layers, its configs, its end tokens, its weights."""
 
 import copy
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -118,6 +119,13 @@ class TestFingerprint:
         assert fingerprint(folder) == before
         (folder / "a.safetensors").write_bytes(b"weights!")
         assert fingerprint(folder) != before
+
+    def test_the_order_in_which_a_disk_lists_files_does_not_matter(self, folder, monkeypatch):
+        before, glob = fingerprint(folder), Path.glob
+        monkeypatch.setattr(Path, "glob", lambda *given: reversed(sorted(glob(*given))))
+        reverse = fingerprint(folder)
+        monkeypatch.setattr(Path, "glob", lambda *given: sorted(glob(*given)))
+        assert before == reverse == fingerprint(folder)
 
     def test_none_without_a_folder(self, tmp_path):
         assert fingerprint(tmp_path / "nowhere") is None

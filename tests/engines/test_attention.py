@@ -78,6 +78,14 @@ def test_softcap_and_values_of_another_width():
 
 
 @pytest.mark.usefixtures("path")
+def test_values_may_be_of_another_size_than_keys():
+    query, key, value = tensors()
+    expected, _ = slow(query, key, value[..., :3], 0.3)
+    part = attend(query, key, value[..., :3], scale=0.3)
+    torch.testing.assert_close(part.out.double(), expected, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("path")
 def test_scores_are_capped_where_a_kernel_would_not():
     query, key, value = tensors()
     scores = query.double() @ key.double().repeat_interleave(2, 1).mT * 1.5

@@ -122,7 +122,7 @@ class TestFingerprint:
 
     def test_the_order_in_which_a_disk_lists_files_does_not_matter(self, folder, monkeypatch):
         before, glob = fingerprint(folder), Path.glob
-        monkeypatch.setattr(Path, "glob", lambda *given: reversed(sorted(glob(*given))))
+        monkeypatch.setattr(Path, "glob", lambda *given: sorted(glob(*given), reverse=True))
         reverse = fingerprint(folder)
         monkeypatch.setattr(Path, "glob", lambda *given: sorted(glob(*given)))
         assert before == reverse == fingerprint(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral, Real
 from typing import Any
 
@@ -65,4 +64,4 @@ def _check_whole(name: str, value: Any, least: int, most: int | None = None) -> 
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, Real) and not isinstance(value, bool)

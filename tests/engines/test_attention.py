@@ -77,6 +77,25 @@ def test_softcap_and_values_of_another_width():
     torch.testing.assert_close(part.out.double(), expected, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.usefixtures("path")
+def test_values_may_be_of_another_size_than_keys():
+    query, key, value = tensors()
+    expected, _ = slow(query, key, value[..., :3], 0.3)
+    part = attend(query, key, value[..., :3], scale=0.3)
+    torch.testing.assert_close(part.out.double(), expected, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("path")
+def test_scores_are_capped_where_a_kernel_would_not():
+    query, key, value = tensors()
+    scores = query.double() @ key.double().repeat_interleave(2, 1).mT * 1.5
+    capped = 2.0 * torch.tanh(scores / 2.0)
+    part = attend(query, key, value, scale=1.5, softcap=2.0)
+    expected = capped.softmax(-1) @ value.double().repeat_interleave(2, 1)
+    torch.testing.assert_close(part.out.double(), expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(part.lse.double(), capped.logsumexp(-1), atol=1e-6, rtol=1e-5)
+
+
 def test_bfloat16_keeps_its_sums_in_float32():
     query, key, value = (x.bfloat16() for x in tensors())
     expected, weights = slow(query, key, value, 0.3)

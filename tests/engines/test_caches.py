@@ -12,7 +12,8 @@ from zoo import build
 from zoo.configs_odd import build_odd
 
 import lookback
-from lookback.engines.transformers.caches import prompt_cache
+from lookback.engines.transformers.caches import has_state, prompt_cache
+from lookback.engines.transformers.compat import DynamicLayer, HybridLayer, StateLayer
 from lookback.engines.transformers.decoder import Decoder
 from lookback.engines.transformers.prefix import SharedCache
 
@@ -51,6 +52,18 @@ def test_the_prompt_and_window_cache_of_a_real_model_is_refused():
     config = ocr.UnlimitedOcrConfig(text_config={"num_hidden_layers": 2})
     with pytest.raises(lookback.UnsupportedModelError, match="ReferenceSlidingWindowLayer"):
         prompt_cache(SimpleNamespace(config=config))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "state"),
+    [
+        ([DynamicLayer], False),
+        ([DynamicLayer, StateLayer], True),
+        ([HybridLayer, DynamicLayer], True),  # its keys are not all that it keeps
+    ],
+)
+def test_layers_that_keep_a_state(kinds, state):
+    assert has_state([kind.__new__(kind) for kind in kinds]) is state
 
 
 def test_a_kind_without_a_cache_is_refused(monkeypatch):

@@ -5,7 +5,15 @@ import copy
 import numpy as np
 import pytest
 import torch
-from engines.reference import QUESTION, eager_signals, inputs_of, noise, prefill
+from engines.reference import (
+    QUESTION,
+    eager_maps,
+    eager_signals,
+    inputs_of,
+    noise,
+    prefill,
+    whole,
+)
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from zoo import build
 
@@ -29,14 +37,14 @@ def setup(name, images=1):
 
 
 @pytest.mark.parametrize("name", ["llava_gqa", "qwen2_5_vl", "gemma3", "paligemma2", "lfm2_vl"])
-@pytest.mark.parametrize("rows", [1, 5, 12])
+@pytest.mark.parametrize("rows", [1, 3, 5, 12])
 def test_small_batches_and_pieces_change_nothing(name, rows):
-    """A budget of one row scores token by token; of five, long responses come in pieces."""
+    """A budget of one row scores token by token; of three, a later piece has several rows."""
     _, decoder, inputs = setup(name)
-    whole = decoder.score(prefill(decoder, inputs), RESPONSES)
+    at_once = decoder.score(prefill(decoder, inputs), RESPONSES)
     decoder.batch_rows = rows
     pieces = decoder.score(prefill(decoder, inputs), RESPONSES)
-    for a, b in zip(whole, pieces, strict=True):
+    for a, b in zip(at_once, pieces, strict=True):
         np.testing.assert_allclose(a.signals, b.signals, atol=1e-5, rtol=1e-5)
 
 
@@ -159,9 +167,12 @@ def test_too_long_is_refused():
     decoder.max_length = prefix.length + 3
     with pytest.raises(ValueError, match="the model takes"):
         decoder.score(prefix, [[30] * 4])
+    assert len(decoder.score(prefix, [[30] * 3])[0].token_ids) == 3
     drawn = draw(decoder, prefix, max_new_tokens=50)
     assert {len(one.token_ids) for one in drawn} == {3}
-    decoder.max_length = 5
+    decoder.max_length = prefix.length + 1  # room for one token
+    assert len(decoder.score(prefill(decoder, inputs), [[30]])[0].token_ids) == 1
+    decoder.max_length = prefix.length
     with pytest.raises(ValueError, match="the prompt has"):
         prefill(decoder, inputs)
 
@@ -216,6 +227,43 @@ def test_batches_respect_the_budget_and_hold_everyone():
     for batch in found:
         longest = max(lengths[i] for i in batch)
         assert len(batch) == 1 or len(batch) * longest <= 12
+
+
+def test_progress_counts_what_is_done():
+    _, decoder, inputs = setup("llava")
+    prefix, seen = prefill(decoder, inputs), []
+    decoder.batch_rows = 7
+    decoder.score(prefix, RESPONSES, lambda *done: seen.append(done))
+    assert seen == [(1, 4), (2, 4), (4, 4)]
+    seen.clear()
+    draw(decoder, prefix, max_new_tokens=3, progress=lambda *done: seen.append(done))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize("name", ["llava_gqa", "gemma3"])
+def test_each_layer_tells_its_own_share(name):
+    """Of given responses, in pieces, and of drawn ones; over all heads they make up A_t."""
+    model, decoder, inputs = setup(name)
+    prefix, prompt = prefill(decoder, inputs), inputs["input_ids"].shape[1]
+    decoder.batch_rows = 9
+    found = decoder.score(prefix, RESPONSES, by_layer=True)
+    ends = list(range(0, 400, 9))
+    found += draw(decoder, prefix, end_tokens=ends, max_new_tokens=5, by_layer=True)
+    for one in found:
+        _, maps = eager_maps(model, whole(model, inputs, one.token_ids))
+        rows = slice(prompt - 1, prompt - 1 + len(one.token_ids))
+        columns = (inputs["input_ids"][0] == decoder.image_token).nonzero()[:, 0]
+        expected = torch.stack([m[:, rows][..., columns].sum(-1).mean(0) for m in maps], 1)
+        np.testing.assert_allclose(one.by_layer, expected, atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(one.by_layer.mean(1), one.signals[LOOK], atol=1e-5)
+    assert decoder.score(prefix, RESPONSES)[0].by_layer is None
+
+
+def test_marks_that_are_not_true_or_false_are_refused():
+    _, decoder, inputs = setup("llava")
+    source = (inputs["input_ids"][0] == decoder.image_token).long()
+    with pytest.raises(ValueError, match=r"source is torch\.int64"):
+        decoder.prefill(inputs, source)
 
 
 def test_prefix_reads_only_what_it_is_given():

@@ -60,11 +60,26 @@ class TestScore:
             ([[]], "response 0 is empty"),
             ([[5], [10**6]], "response 1: token id 1000000 is outside the vocabulary"),
             ([[5, -1]], "token id -1"),
+            (["a", "  "], "response 1: the response '  ' is empty"),
         ],
     )
     def test_bad_responses_are_named(self, lb, responses, message):
         with pytest.raises(ValueError, match=message):
             lb.score(noise(), QUESTION, responses)
+
+    def test_the_vocabulary_ends_before_its_size(self, lb):
+        size = lb._decoder.vocab
+        with pytest.raises(ValueError, match=f"token id {size} is outside the vocabulary"):
+            lb.score(noise(), QUESTION, [[size]])
+
+    def test_of_several_end_tokens_one_ends_a_response(self, lb, monkeypatch):
+        monkeypatch.setattr(lb, "_end_tokens", [40, 41])
+        (ended,) = lb.score(noise(), QUESTION, [[30, 31]], keep_end=True)
+        assert ended.token_ids.tolist() == [30, 31, 40]
+
+    def test_an_unknown_source_is_said_before_any_image_is_read(self, lb):
+        with pytest.raises(lookback.SourceError):
+            lb.score("no-such-picture.png", QUESTION, ["a"], source="image:7")
 
     def test_a_placeholder_among_the_ids_is_refused(self, lb):
         with pytest.raises(ValueError, match="is the image placeholder"):
@@ -178,6 +193,11 @@ class TestSample:
         assert [c.text for c in drawn] == [c.text for c in again]
         json.dumps(drawn.to_dict())
 
+    def test_seeds_are_drawn_anew_and_zero_is_a_seed(self, lb):
+        told = [lb.sample(noise(), QUESTION, 1, max_new_tokens=1).sampling["seed"] for _ in "abc"]
+        assert len(set(told)) == 3
+        assert lb.sample(noise(), QUESTION, 1, max_new_tokens=1, seed=0).sampling["seed"] == 0
+
     @pytest.mark.parametrize(
         "settings",
         [
@@ -222,6 +242,32 @@ class TestGenerate:
         assert first == again != other
         assert torch.equal(state, torch.random.get_rng_state())
 
+    def test_the_whole_distribution_is_sampled_from_one_thread_at_a_time(self, lb, monkeypatch):
+        """Transformers would keep the 50 likeliest tokens unless it is told not to."""
+        asked, free = [], []
+
+        def generate(input_ids, **settings):
+            asked.append(settings)
+            other = threading.Thread(target=lambda: free.append(lb._lock.acquire(blocking=False)))
+            other.start()
+            other.join()
+            return torch.cat([input_ids, torch.full_like(input_ids[:, :1], 30)], 1)
+
+        monkeypatch.setattr(lb.model, "generate", generate)
+        lb.generate(noise(), QUESTION, max_new_tokens=7, temperature=1.5, top_p=0.8)
+        lb.generate(noise(), QUESTION, max_new_tokens=7)
+        wanted = {"do_sample": True, "temperature": 1.5, "top_p": 0.8, "top_k": 0}
+        assert {name: asked[0][name] for name in wanted} == wanted
+        assert asked[1]["do_sample"] is False
+        assert {one["max_new_tokens"] for one in asked} == {7}
+        assert free == [False, False]
+
+    def test_answers_have_no_blanks_around_them(self, lb, monkeypatch):
+        monkeypatch.setattr(
+            lb._prompter.tokenizer, "batch_decode", lambda ids, **settings: [" a cat\n"] * len(ids)
+        )
+        assert lb.generate(noise(), ["what?", "who?"], max_new_tokens=2) == ["a cat"] * 2
+
     def test_without_an_image(self, lb):
         assert len(lb.generate(None, ["hello", "who"], max_new_tokens=3)) == 2
 
@@ -252,6 +298,7 @@ class TestLoad:
         before = lb.score(noise(), QUESTION, ["a red circle"])[0]
         try:
             eager = lookback.load(lb.model, lb.processor, attn="eager")
+            assert eager.model.config.text_config._attn_implementation == "eager"
             same(eager.score(noise(), QUESTION, ["a red circle"])[0], before)
         finally:
             lb.model.set_attn_implementation("sdpa")

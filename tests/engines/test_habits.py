@@ -1,6 +1,7 @@
 """Decoders that go on in ways of their own: exact, or refused in one line."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,16 @@ from zoo import build
 from zoo.configs_odd import build_odd, odd_model
 
 import lookback
+from lookback.engines.transformers import habits as habits_module
 from lookback.engines.transformers.decoder import Decoder
+from lookback.engines.transformers.habits import (
+    PROMPT,
+    RESPONSE,
+    Habits,
+    _distance,
+    _tolerances,
+    _words,
+)
 from lookback.signals import SIGNALS
 
 RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52]]
@@ -53,6 +63,56 @@ def test_habits_are_found_by_trying():
     assert Decoder(build_odd("bamba").model).habits.positions
     assert Decoder(build("llava").model).habits == (False, False)
     assert Decoder(build("paligemma").model).habits == (False, False)  # it counts from 1
+
+
+def test_trying_leaves_positions_of_a_prompt_alone():
+    """Qwen-VL keeps the shift of its positions on itself; somebody's own loop may be at work."""
+    model = copy.deepcopy(build("qwen2_5_vl").model)
+    keeper = next(m for m in model.modules() if "rope_deltas" in vars(m))
+    keeper.rope_deltas = left = torch.tensor([[-7]])
+    Decoder(model)
+    assert keeper.rope_deltas is left
+
+
+def test_rounding_is_told_from_another_computation():
+    good, bearable = _tolerances(torch.float32)
+    rough, rougher = _tolerances(torch.bfloat16)
+    assert good < bearable < rough < rougher
+    one = torch.tensor([[-1.0, -2.0, -torch.inf]])
+    assert _distance(one, one.clone()) == 0
+    assert _distance(one, torch.tensor([[-1.0, -2.3, -torch.inf]])) == pytest.approx(0.1)
+    for other in ([-1.0, -2.0, -5.0], [-1.0, torch.nan, -torch.inf]):
+        assert _distance(one, torch.tensor([other])) > 1e6
+
+
+def test_what_is_tried_are_plain_words():
+    """No token that the config names: a placeholder would ask for an image."""
+    model = build("qwen2_5_vl").model
+    config = model.config.to_dict() | {"some_token_ids": list(range(100, 300))}
+    plain = SimpleNamespace(config=SimpleNamespace(
+        to_dict=lambda: config, get_text_config=model.config.get_text_config))  # fmt: skip
+    words = _words(plain)
+    assert len(set(words)) == PROMPT + RESPONSE
+    assert not set(words) & {*range(100, 300), model.config.image_token_id}
+
+
+def test_a_model_between_rounding_and_wrong_takes_the_nearest_way():
+    """In the order of what is cheapest: several tokens per pass, positions by the cache."""
+    model, tried = build("llava").model, []
+    off = {(False, False): 0.3, (False, True): 0.012, (True, False): 0.015, (True, True): 0.4}
+
+    def attempt(habits, prompt, response):
+        tried.append(tuple(habits))
+        expected = habits_module._generated(model, prompt, response)
+        return expected + off[tuple(habits)]
+
+    assert habits_module.find_habits(model, attempt, Habits()) == (False, True)
+    assert tried == list(off)
+    off[(True, False)] = 0.0
+    assert habits_module.find_habits(model, attempt, Habits()) == (True, False)
+    off |= dict.fromkeys(off, 0.03)
+    with pytest.raises(lookback.UnsupportedModelError, match=r"off by 0\.03"):
+        habits_module.find_habits(model, attempt, Habits())
 
 
 class Loses(torch.nn.Module):

@@ -198,6 +198,43 @@ class TestProducts:
         monkeypatch.undo()
         torch.testing.assert_close(found, products.scores_of(query, key, 0.3))
 
+    @pytest.mark.parametrize("off", [0.0, 1.0])
+    def test_the_product_of_cuda_is_tried_first(self, off, monkeypatch):
+        asked = []
+
+        def product(one, other):
+            asked.append(one.dtype)
+            return one.float() @ other.float() + off
+
+        monkeypatch.setattr(products, "wide_product_on_cuda", product)
+        monkeypatch.setattr(torch, "device", lambda name: "cpu")  # as if it were one
+        try_it = products.has_wide_product.__wrapped__
+        assert try_it("cuda", torch.bfloat16) is (off == 0.0)
+        assert asked == [torch.bfloat16]
+        assert try_it("cpu", torch.bfloat16) is False
+        assert len(asked) == 1
+
+    def test_many_scores_come_in_pieces(self, monkeypatch):
+        """No more at a time than allowed, each with its own rows of the mask."""
+        largest = []
+        scores_of = products.scores_of
+
+        def watched(*args):
+            found = scores_of(*args)
+            largest.append(found.numel())
+            return found
+
+        query, key, value = tensors()
+        mask = torch.rand(2, 1, 5, 11, generator=torch.Generator().manual_seed(1)) < 0.7
+        mask[..., 0] = True
+        whole = products.plain_attention(query, key, value, 0.3, mask)
+        monkeypatch.setattr(products, "scores_of", watched)
+        monkeypatch.setattr(products, "MATH_SCORES", 2 * 2 * 4 * 11)
+        pieces = products.plain_attention(query, key, value, 0.3, mask)
+        for one, other in zip(whole, pieces, strict=True):
+            torch.testing.assert_close(one, other)
+        assert max(largest) == 2 * 2 * 4 * 11
+
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("masked", [False, True])
@@ -215,6 +252,73 @@ def test_the_share_of_the_last_row(dtype, masked):
     expected = (weights[:, :, 0] * source[:, None]).sum(-1)
     tolerance = 2e-6 if dtype == torch.float32 else 1e-4
     torch.testing.assert_close(found.double(), expected, atol=tolerance, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_share_of_a_row_whose_scores_are_capped(dtype):
+    """No fused kernel caps them."""
+    query, key, _ = (x.to(dtype) for x in tensors())
+    source = torch.arange(11)[None].expand(2, -1) < 4
+    found = share_of_last_row(query, key, source, scale=0.9, softcap=0.5, bias=None)
+    scores = query[:, :, -1:].double() @ key.double().repeat_interleave(2, 1).mT
+    weights = (0.5 * torch.tanh(0.9 * scores[:, :, 0] / 0.5)).softmax(-1)
+    expected = (weights * source[:, None]).sum(-1)
+    torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("device", "dim", "names"),
+    [
+        ("cuda", 256, ["flash attention", "memory-efficient attention"]),
+        ("cuda", 264, ["memory-efficient attention"]),
+        ("cuda", 252, []),
+        ("cpu", 252, ["flash attention of CPUs"]),
+    ],
+)
+def test_kernels_are_tried_at_the_sizes_that_they_take(device, dim, names, monkeypatch):
+    monkeypatch.setattr(kernels, "_agrees", lambda *case: True)
+    found = kernels.trusted.__wrapped__(device, torch.bfloat16, dim)
+    assert [one.name for one in found] == names
+
+
+@pytest.mark.parametrize(
+    ("groups", "masked", "causal", "flash", "efficient"),
+    [
+        (2, False, False, True, True),
+        (2, False, True, True, False),  # heads as further rows would have no order
+        (1, False, True, True, True),
+        (1, True, False, False, True),
+        (2, True, False, False, True),
+    ],
+)
+def test_what_each_kernel_takes(groups, masked, causal, flash, efficient):
+    assert FLASH.takes(groups, masked, causal) is flash
+    assert EFFICIENT.takes(groups, masked, causal) is efficient
+
+
+@pytest.mark.parametrize("mistake", ["mask", "cause", "lse"])
+def test_every_way_of_use_is_tried(mistake):
+    """A kernel that errs in one of them is not trusted."""
+
+    def wrong(query, key, value, bias, causal, scale):
+        bias = None if mistake == "mask" else bias
+        causal = causal and mistake != "cause"
+        out, lse = compat.flash_attention_on_cpu(query, key, value, bias, causal, scale)
+        return out, lse + (5e-5 if mistake == "lse" else 0.0)
+
+    bad = dataclasses.replace(kernels.KERNELS[0], run=wrong)
+    with pytest.warns(RuntimeWarning, match="is off by"):
+        assert not kernels._agrees(bad, torch.float32, 16)
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, NotImplementedError, TypeError])
+def test_a_kernel_that_raises_is_not_trusted(kind):
+    def broken(*args):
+        raise kind("no such argument\nat all")
+
+    bad = dataclasses.replace(kernels.KERNELS[0], run=broken)
+    with pytest.warns(RuntimeWarning, match=r"fails \(no such argument\)"):
+        assert not kernels._agrees(bad, torch.float32, 16)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

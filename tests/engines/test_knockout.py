@@ -11,6 +11,7 @@ from engines.reference import (
     eager_maps,
     inputs_of,
     noise,
+    prefill,
     token_signals,
     whole,
 )
@@ -20,6 +21,8 @@ from zoo import EXTRA_NAMES, NAMES, build
 
 import lookback
 from lookback.engines import UnsupportedModelError
+from lookback.engines.transformers import knockout
+from lookback.engines.transformers.decoder import Decoder
 from lookback.engines.transformers.support import decoder_configs
 from lookback.families import image_token_id
 
@@ -99,6 +102,23 @@ def test_every_family_equals_maps_with_columns_taken_out(name):
 def lb():
     zoo = build("llava")
     return lookback.load(zoo.model, zoo.processor)
+
+
+@pytest.mark.parametrize("layers", [(0, 1), (0, 2), (1, 2), (1, 3), (0, 3)])
+@pytest.mark.parametrize("rows", [2, 6, 100])
+def test_importance_is_what_the_chosen_layers_maps_say(lb, layers, rows, monkeypatch):
+    """Of the first layer to the last but one, in one pass or in pieces, of rows that are there."""
+    monkeypatch.setattr(knockout, "MATH_SCORES", 100)  # some continuations at a time
+    inputs, decoder = inputs_of(lb, noise(), QUESTION), Decoder(lb.model)
+    decoder.batch_rows = rows
+    prefix, prompt = prefill(decoder, inputs), inputs["input_ids"].shape[1]
+    vision = (inputs["input_ids"][0] == decoder.image_token).nonzero()[:, 0]
+    with decoder._running(prefix):
+        found = decoder._importance(prefix, RESPONSES, layers)
+    for response, received in zip(RESPONSES, found, strict=True):
+        _, maps = eager_maps(lb.model, whole(lb.model, inputs, response))
+        chosen = torch.stack(maps[slice(*layers)])[:, :, prompt:][..., vision]
+        torch.testing.assert_close(received, chosen.sum((0, 1, 2)), atol=1e-5, rtol=1e-5)
 
 
 def test_batches_do_not_matter(lb):

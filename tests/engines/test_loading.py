@@ -4,16 +4,18 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 import torch
 from engines.reference import noise
-from transformers import AutoModelForImageTextToText, AutoProcessor
+from transformers import AutoModelForImageTextToText, AutoProcessor, PreTrainedModel
 from zoo import build
 
 import lookback
 from lookback.embedded import LVLM
+from lookback.engines.transformers.loading import LOADING
 
 
 @pytest.fixture
@@ -134,6 +136,71 @@ def test_what_does_not_fit_is_refused():
         lookback.load(zoo.model, zoo.processor, dtype="nn")
     with pytest.raises(TypeError, match="has no setting 'devcie'"):
         lookback.load(devcie="cpu")
+
+
+def test_a_ready_model_is_made_ready(monkeypatch):
+    """Out of training mode, and on the device that is asked for."""
+    zoo, moved = build("llava"), []
+    monkeypatch.setattr(
+        "lookback.engines.transformers.move", lambda model, device: moved.append(device) or model
+    )
+    zoo.model.train()
+    try:
+        assert not lookback.load(zoo.model, zoo.processor, device="cuda:1").model.training
+    finally:
+        zoo.model.eval()
+    assert moved == [torch.device("cuda:1")]
+    lookback.load(zoo.model, zoo.processor)
+    assert len(moved) == 1
+
+
+def test_the_processor_is_of_the_same_revision_and_loads_alone(monkeypatch):
+    asked, free, load = [], [], AutoProcessor.from_pretrained
+
+    def from_pretrained(name, **options):
+        asked.append(options)
+        other = threading.Thread(target=lambda: free.append(LOADING.acquire(blocking=False)))
+        other.start()
+        other.join()
+        return load(name)
+
+    monkeypatch.setattr(AutoProcessor, "from_pretrained", from_pretrained)
+    lookback.load(str(LVLM), revision="abc", trust_remote_code=True)
+    assert asked == [{"revision": "abc", "trust_remote_code": True}]
+    assert free == [False]
+
+
+def test_the_commit_that_a_revision_was_is_told(asked, monkeypatch):
+    given = []
+
+    def hub_commit(name, revision):
+        given.append((name, revision))
+        return "0123abc"
+
+    monkeypatch.setattr("lookback.engines.transformers.hub_commit", hub_commit)
+    assert lookback.load(str(LVLM), revision="main").identity().revision == "0123abc"
+    assert given == [(str(LVLM), "main")]
+
+
+def test_a_folder_without_weights_is_not_called_missing(tmp_path):
+    (tmp_path / "config.json").write_bytes((LVLM / "config.json").read_bytes())
+    with pytest.raises(OSError, match="safetensors") as error:
+        lookback.load(tmp_path)
+    assert "there is no folder" not in str(error.value)
+
+
+@pytest.mark.parametrize("device_map", ["auto", "balanced", "sequential", {"": "cpu"}])
+def test_a_device_map_that_is_no_device(asked, device_map):
+    lookback.load(str(LVLM), device_map=device_map)
+    assert asked[0]["device_map"] == device_map
+    assert asked[0]["dtype"] is torch.float32  # there is no GPU here
+
+
+def test_quantised_weights_stay_where_they_were_made(asked, monkeypatch):
+    monkeypatch.setattr(PreTrainedModel, "is_quantized", True, raising=False)
+    monkeypatch.setattr(torch.nn.Module, "to", lambda *args: pytest.fail("moved"))
+    lookback.load(str(LVLM), quantization_config={"quant_method": "someones"})
+    assert "device_map" not in asked[0]  # a CPU is where they are made anyway
 
 
 def test_dtypes_by_name():

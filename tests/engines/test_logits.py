@@ -39,6 +39,24 @@ def test_self_certainty_is_zero_for_the_uniform_distribution():
     assert stats.entropy[0] == pytest.approx(math.log(50), abs=1e-5)
 
 
+def test_a_certain_token_has_no_doubt():
+    """log p = 0 is a signal like any other; above it there is none."""
+    stats = token_stats(torch.tensor([[0.0, 500.0]]), torch.tensor([1]))
+    assert (stats.log_prob.item(), stats.entropy.item()) == (0, 0)
+    check_stats(*stats)
+    for log_prob in (0.5, math.nan):
+        with pytest.raises(FloatingPointError, match="not finite"):
+            check_stats(torch.tensor([log_prob]), *stats[1:])
+
+
+def test_logits_near_the_lowest_number_rule_out_too():
+    """Some models subtract from it, or scale it."""
+    low = torch.finfo(torch.float32).min * 0.9
+    stats = token_stats(torch.tensor([[1.0, 2.0, low]]), torch.tensor([0]))
+    rest = token_stats(torch.tensor([[1.0, 2.0]]), torch.tensor([0]))
+    torch.testing.assert_close(torch.stack(stats), torch.stack(rest))
+
+
 def test_logits_that_are_not_finite_are_an_error():
     with pytest.raises(FloatingPointError, match="not finite"):
         check_stats(*token_stats(torch.tensor([[0.0, math.nan]]), torch.tensor([0])))
@@ -71,6 +89,25 @@ def test_sampled_distribution_equals_the_librarys(seed, temperature, top_p, top_
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("top_p", [1e-9, 1e-6])
+def test_the_smallest_nucleus_is_the_likeliest_token(top_p):
+    """In float32 all tokens together may hold no more than 1 - top_p."""
+    logits = torch.tensor([[0.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
+    assert next_token_probs(logits, 1.0, top_p).tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 3])
+def test_top_k_keeps_so_many(top_k):
+    probs = next_token_probs(torch.tensor([[0.5, 2.0, 1.0]]), 1.0, 1.0, top_k)
+    assert (probs > 0).sum() == top_k
+
+
+def test_of_equal_tokens_at_the_edge_the_highest_ids_stay():
+    probs = next_token_probs(torch.zeros(1, 4), 1.0, 0.5)
+    assert probs.tolist() == [[0, 0, 0.5, 0.5]]
+    assert probs.sum() == 1
+
+
 def test_temperature_zero_is_greedy():
     logits = torch.tensor([[0.0, 2.0, 1.0]])
     assert next_token_probs(logits, 0.0).tolist() == [[0, 1, 0]]
@@ -93,6 +130,26 @@ def test_draw_never_picks_what_has_no_probability():
     assert draw(probs, torch.tensor([0.0, 0.5, 1.0])).tolist() == [1, 3, 3]
 
 
+def test_a_number_next_to_one_draws_the_last_token_that_can_be():
+    probs = torch.tensor([[0.3, 0.3, 0.4, 0.0]])
+    below_one = torch.tensor([1.0]).nextafter(torch.zeros(1))
+    for scale in (1.0, 1e-3, 3e-7):  # a sum that is rounded down
+        assert draw(probs * scale, below_one).tolist() == [2]
+
+
+def test_what_is_not_a_number_draws_no_index_beyond_the_vocabulary():
+    token = draw(torch.full((2, 5), torch.nan), torch.tensor([0.1, 0.9]))
+    assert ((token >= 0) & (token < 5)).all()
+
+
+def test_what_is_drawn_stays_the_same_from_release_to_release():
+    """Runs are drawn again by their seeds: another stream would be another run."""
+    first = [[0.8201981478608876, 0.18924562408645496], [0.443746921343274, 0.8163920951010332]]
+    np.testing.assert_allclose(streams(42, 2, 2), first, atol=1e-12)
+    large = [[0.8363184701690051, 0.13901633971290828]]
+    np.testing.assert_allclose(streams(2**63 + 1, 1, 2), large, atol=1e-12)
+
+
 def test_streams_depend_on_seed_and_index_alone():
     few, many = streams(42, 5, 10), streams(42, 25, 30)
     np.testing.assert_array_equal(few, many[:5, :10])
@@ -100,6 +157,18 @@ def test_streams_depend_on_seed_and_index_alone():
     assert len(np.unique(many)) == many.size
     with pytest.raises(ValueError, match="seed = -1"):
         streams(-1, 1, 1)
+
+
+@pytest.mark.parametrize("seed", [0, 41, 2**32 - 2, 2**53, 2**63 - 2, 2**63, 2**64 - 4])
+def test_neighbouring_seeds_share_no_row(seed):
+    """Not even at another index: candidate i of one seed is no candidate of another."""
+    rows = np.concatenate([streams(seed + i, 6, 5) for i in range(4)])
+    assert len(np.unique(rows)) == rows.size
+
+
+def test_seed_and_index_are_not_interchangeable():
+    grid = np.concatenate([streams(seed, 8, 3) for seed in range(8)])
+    assert len(np.unique(grid)) == grid.size
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

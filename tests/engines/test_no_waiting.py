@@ -80,6 +80,19 @@ def test_logits_that_are_not_numbers_are_refused(monkeypatch):
             )  # fmt: skip
 
 
+def test_where_positions_turn_every_step_is_looked_at(monkeypatch):
+    """What has ended must not be sent on beyond that length, whatever a look costs."""
+    _, passes, inputs = setup("llava")
+    prefix = prefill(passes, inputs)
+    monkeypatch.setattr(decoder, "cheap_to_read", lambda tensor: False)
+    passes.switches = [prefix.length + 2]
+    settings = {"temperature": 1.0, "top_p": 1.0, "top_k": None, "max_new_tokens": 9, "seed": 0}
+    drawn = passes.sample(prefix, 3, end_tokens=range(passes.vocab), **settings)
+    assert [one.finish for one in drawn] == ["end"] * 3
+    with pytest.raises(ValueError, match=f"goes on beyond {prefix.length + 2}"):
+        passes.sample(prefix, 3, end_tokens=[], **settings)
+
+
 def test_the_default_waits_only_where_it_costs_nothing():
     assert decoder.LOOK_EVERY > 1
     assert logits.cheap_to_read(torch.empty(1))

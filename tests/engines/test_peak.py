@@ -26,3 +26,14 @@ def test_what_was_there_before_does_not_count():
     with PeakMemory() as memory:
         given.view(10, 100).add_(1)
         assert memory.peak == 0
+
+
+def test_a_storage_counts_once():
+    """However many tensors of it an operation returns."""
+    memory, tensor = PeakMemory(), torch.empty(10)
+    memory._count(tensor)
+    memory._count(tensor.view(2, 5))
+    assert memory.peak == 40
+    del tensor
+    memory._count(torch.empty(5))
+    assert memory.peak == 40

@@ -1,12 +1,15 @@
 """Text to tokens and back, for tokenizers that differ in what they do with blanks and bytes."""
 
+from types import SimpleNamespace
+
 import pytest
+import torch
 from engines.reference import QUESTION, inputs_of, noise
 from zoo import NAMES, build
 
 import lookback
 from lookback.conversations import Conversation
-from lookback.engines.transformers.prompts import Prompter
+from lookback.engines.transformers.prompts import Prompter, to_model
 from lookback.families import FAMILIES, GENERIC
 
 TEXTS = [
@@ -99,6 +102,74 @@ def test_without_a_template_the_way_to_ask_must_be_said(monkeypatch):
     assert own.text(Conversation.of("x.png", "{image}?")).endswith(" {image}? A:")
     assert own.lead == " "
     assert Prompter(processor, FAMILIES["paligemma"], 5).lead == ""
+
+
+def test_a_response_that_ends_in_half_a_character_keeps_it():
+    """As one does that was drawn up to the longest length."""
+    zoo = build("qwen2_5_vl")
+    prompter = lookback.load(zoo.model, zoo.processor)._prompter
+    ids = prompter.encode([], "a 😀")
+    for end in range(1, len(ids) + 1):
+        pieces = prompter.pieces([], ids[:end])
+        assert len(pieces) == end
+        assert "".join(pieces) == prompter.decode([], ids[:end])
+    assert pieces[-1].endswith("😀")  # it stands with the last of its tokens
+
+
+def test_no_token_of_a_response_reaches_into_the_prompt(monkeypatch):
+    """The model wrote the prompt's end and the response's beginning apart."""
+    zoo = build("llava")
+    prompter = lookback.load(zoo.model, zoo.processor)._prompter
+    joined = {"b c": 1000}
+
+    def tokenize(text):
+        found, rest = [], text
+        while rest:
+            piece = next((one for one in joined if rest.startswith(one)), rest[0])
+            found.append(joined[piece] if piece in joined else ord(piece))
+            rest = rest[len(piece) :]
+        return found
+
+    monkeypatch.setattr(prompter, "_tokenize", tokenize)
+    monkeypatch.setattr(prompter, "_tail_text", lambda ids: "ab")
+    assert prompter.encode([5], "xy") == [ord(c) for c in " xy"]
+    assert prompter.encode([5], "cd") == [ord(c) for c in " cd"]
+
+
+def test_pixels_get_the_models_dtype_and_numbers_stay():
+    given = {"pixel_values": torch.zeros(2), "input_ids": torch.zeros(2, dtype=torch.long), "n": 3}
+    found = to_model(given, SimpleNamespace(device="cpu", dtype=torch.bfloat16))
+    assert found["pixel_values"].dtype == torch.bfloat16
+    assert found["input_ids"].dtype == torch.long
+    assert found["n"] == 3
+
+
+def test_labels_of_a_processor_are_left_out(monkeypatch):
+    """A model given them computes a loss, and may keep no cache."""
+    zoo = build("llava")
+    lb = lookback.load(zoo.model, zoo.processor)
+    made = {"input_ids": torch.ones(1, 2), "labels": torch.ones(1, 2)}
+    monkeypatch.setattr(lb._prompter, "processor", lambda **arguments: made)
+    assert set(lb._prompter.inputs([Conversation.of(None, "a")], ["a"], lb.model)) == {"input_ids"}
+
+
+def test_what_the_tokenizer_cannot_write_is_refused(monkeypatch):
+    zoo = build("llava")
+    prompter = lookback.load(zoo.model, zoo.processor)._prompter
+
+    class HasNoCat:
+        tokenizer = prompter.tokenizer
+        unk_token_id = prompter.encode([], "cat")[-1]
+
+        def __call__(self, *args, **kwargs):
+            return self.tokenizer(*args, **kwargs)
+
+        def __getattr__(self, name):
+            return getattr(self.tokenizer, name)
+
+    monkeypatch.setattr(prompter, "tokenizer", HasNoCat())
+    with pytest.raises(ValueError, match="no token for part of the response 'a cat'"):
+        prompter.encode([], "a cat")
 
 
 def test_a_processor_without_tokenizer_is_refused():

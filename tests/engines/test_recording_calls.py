@@ -285,6 +285,43 @@ def test_the_same_tokens_about_two_images(llava):
         rec.candidates(outs[0].clone())
 
 
+def test_the_call_that_ended_last_is_meant_without_a_value(llava):
+    with lookback.record(llava) as rec:
+        for tokens in ([30, 31], [40, 41]):
+            llava.model.generate(
+                **inputs_of(llava, noise()), max_new_tokens=2, logits_processor=[only(*tokens)]
+            )
+    assert rec.candidates()[0].token_ids.tolist() == [40, 41]
+
+
+def test_a_row_padded_with_its_end_token_ends_at_the_first(llava):
+    """Rows that end early are filled up, with what is often an end token itself."""
+    inputs, end, other = inputs_of(llava, noise()), 50, 51
+    rows = [[30, end, end, end], [31, 32, other, end], [33, 34, 35, 36], [end] * 4]
+
+    def force(ids, scores):
+        step = ids.shape[1] - inputs["input_ids"].shape[1]
+        forced = torch.full_like(scores, -torch.inf)
+        for row, tokens in enumerate(rows):
+            forced[row, tokens[step]] = 0.0
+        return forced
+
+    with lookback.record(llava) as rec:
+        out = llava.model.generate(
+            **inputs,
+            do_sample=True,
+            num_return_sequences=4,
+            max_new_tokens=4,
+            logits_processor=[force],
+            eos_token_id=[end, other],
+            pad_token_id=end,
+        )
+    cands = rec.candidates(out)
+    assert [one.token_ids.tolist() for one in cands] == [[30], [31, 32], rows[2], []]
+    assert [one.finish for one in cands] == ["end", "end", "length", "end"]
+    check(llava, cands, inputs)
+
+
 def test_continuous_batching_is_refused(llava):
     ids = inputs_of(llava, None)["input_ids"]
     with lookback.record(llava):

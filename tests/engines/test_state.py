@@ -188,6 +188,83 @@ def test_whatever_is_kept_is_put_back():
     assert keeps.longest == 4
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([1, 2], [1, 2, 3]),
+        ([1, 2, 3], [1, 2]),
+        ({"a": 1}, {"a": 1, "b": 2}),
+        ({"a": 1, "b": 2}, {"a": 1}),
+        ({"a": 1}, {"a": 2}),
+        ((1, 2), (1, 3)),
+        (3, 4),
+        (None, 4),
+        (4, None),
+        ([1], None),
+    ],
+)
+def test_data_is_put_back_whatever_became_of_it(before, after):
+    from lookback.engines.transformers.state import borrowed
+
+    module = torch.nn.Module()
+    module.kept = before
+    copy = before.copy() if isinstance(before, (list, dict)) else before
+    with borrowed(module):
+        if isinstance(before, list) and isinstance(after, list):
+            before[:] = after  # in place, as somebody else may hold it
+        elif isinstance(before, dict):
+            before.clear()
+            before.update(after)
+        else:
+            module.kept = after
+    assert module.kept == copy
+
+
+@pytest.mark.parametrize(("before", "after"), [(False, True), (print, len), ("a", "b")])
+def test_what_has_been_set_up_stays(before, after):
+    from lookback.engines.transformers.state import borrowed
+
+    module = torch.nn.Module()
+    module.kept = before
+    with borrowed(module):
+        module.kept = after
+        module.hook = print
+    assert (module.kept, module.hook) == (after, print)
+
+
+def test_what_another_prompt_left_is_not_seen_by_a_new_one():
+    from lookback.engines.transformers.state import borrowed
+
+    module = torch.nn.Module()
+    module.rope_deltas = left = torch.ones(1)
+    with borrowed(module):
+        assert module.rope_deltas is None
+    assert module.rope_deltas is left
+
+
+def test_a_model_is_borrowed_by_one_thread_at_a_time():
+    """Of several models each has its own lock; one thread may borrow again."""
+    from lookback.engines.transformers.state import borrowed
+
+    one, other = torch.nn.Module(), torch.nn.Module()
+    entered = {"same": threading.Event(), "other": threading.Event()}
+
+    def use(model, name):
+        with borrowed(model):
+            entered[name].set()
+
+    with borrowed(one), borrowed(one):
+        threads = [threading.Thread(target=use, args=args) for args in
+                   ((one, "same"), (other, "other"))]  # fmt: skip
+        for thread in threads:
+            thread.start()
+        threads[1].join(60)
+        assert entered["other"].is_set()
+        assert not entered["same"].is_set()
+    threads[0].join(60)
+    assert entered["same"].is_set()
+
+
 def test_hooks_that_the_first_pass_sets_up_are_set_up_once():
     """A fresh model: its first pass ever is the engine's."""
     zoo = build_odd("falcon_h1")

@@ -1,0 +1,74 @@
+"""The contract's own words: what is registered, what `load` passes on, what is refused."""
+
+import pytest
+from toy_engine import ToyEngine
+
+from lookback.engines import ENGINES, AbilityError, EngineKind, engine, load, refuse, require
+from lookback.engines.checks import Check, CheckReport
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """Two engines, one of which takes anything; and what they were given."""
+    calls = []
+    monkeypatch.setattr(ENGINES, "_entries", dict(ENGINES._entries))
+
+    @engine("strict")
+    def strict(model=None, processor=None, *, depth=1):
+        """Takes a depth.
+
+        And has more to say of it.
+        """
+        calls.append((model, processor, depth))
+
+    @engine("open")
+    def takes_all(model=None, processor=None, *, quiet=False, **settings):
+        calls.append((quiet, settings))
+
+    return calls
+
+
+def test_what_is_registered_is_described_by_its_first_line(given):
+    kind = ENGINES.get("strict")
+    assert (kind.name, kind.about, kind.settings) == ("strict", "Takes a depth.", ("depth",))
+    assert isinstance(kind, EngineKind)
+    assert kind.origin is kind.load
+
+
+def test_load_passes_on_what_an_engine_takes(given):
+    load("a", "b", engine="strict", depth=3, quiet=True)  # it cannot be quiet, and need not
+    load("a", "b", engine="open", quiet=True, anything=5)
+    load("a", "b", engine="open")
+    assert given == [("a", "b", 3), (True, {"anything": 5}), (False, {})]
+
+
+@pytest.mark.parametrize("settings", [{"width": 1}, {"depth": 1, "width": 1}])
+def test_a_setting_that_is_not_there_is_named_with_those_that_are(given, settings):
+    with pytest.raises(TypeError, match=r"'strict' has no setting 'width'; it has: depth$"):
+        load("a", engine="strict", **settings)
+    assert given == []
+
+
+def test_what_an_engine_cannot_do_is_said_with_what_it_can():
+    able = ToyEngine()
+    able.abilities = frozenset({"sample", "generate"})
+    require(able, ["sample", "generate"], "somebody")
+    with pytest.raises(
+        AbilityError, match=r"^usc needs an engine that can score .* it can sample, generate$"
+    ):
+        require(able, ["sample", "score"], "usc")
+    with pytest.raises(AbilityError, match=r"^check\(\) needs"):
+        refuse(able, "check")
+    with pytest.raises(AbilityError, match=r"cannot, it can generate$"):
+        refuse(able, "sample")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "ok"), [([True, None], True), ([True, False], False), ([], True), ([None], True)]
+)
+def test_a_report_is_well_unless_something_is_wrong(outcomes, ok):
+    checks = [Check("one", ok=outcome) for outcome in outcomes]
+    report = CheckReport("m", "M", "float32", "cpu", 2, 8, (1e-4, 1e-3), checks, {})
+    assert report.ok is ok
+    assert report.to_dict()["ok"] is ok
+    assert [one["ok"] for one in report.to_dict()["checks"]] == outcomes

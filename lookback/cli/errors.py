@@ -11,13 +11,11 @@ import os
 import sys
 import traceback
 
-from lookback.cli.terminal import printable
+from lookback.cli.terminal import LONGEST, printable
 from lookback.registry import SettingError, plugin_in, words
 
 TRACEBACK_VARIABLE = "LOOKBACK_TRACEBACK"
 EXPECTED = (ValueError, OSError, ImportError, SettingError)
-LONGEST = 2000
-"""Characters of a line: messages name values, and a value can be of any length."""
 
 
 def report(error: Exception) -> None:

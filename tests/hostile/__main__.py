@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import track
@@ -45,19 +46,20 @@ def show_one(name, out):
 
 def run_many(given):
     """Run cases; 1 if any failed."""
-    wanted = [f"known:{number}" for number in range(len(KNOWN))] + names(given.seed, given.count)
+    wanted = [f"known:{name}" for name in KNOWN] + names(given.seed, given.count)
     if given.kind:
         wanted = [f"{given.kind}:{given.seed}:{number}" for number in range(given.count)]
-    outcomes = defaultdict(Counter)
+    outcomes, most = defaultdict(Counter), defaultdict(Most)
     began = time.monotonic()
     for answer in track(try_all(wanted, given.workers), total=len(wanted), description="cases"):
         kind = answer["name"].partition(":")[0]
         outcomes[kind]["wrong" if answer["wrong"] else str(answer["status"])] += 1
+        most[kind] = most[kind].with_case(answer)
         if answer["wrong"]:
             given.out.mkdir(parents=True, exist_ok=True)
             file = given.out / f"{answer['name'].replace(':', '-')}.txt"
             file.write_text(describe(answer), encoding="utf-8", errors="backslashreplace")
-    Console().print(table(outcomes))
+    Console().print(table(outcomes, most))
     print(f"seed {given.seed}, {len(wanted)} cases in {time.monotonic() - began:.0f} s")
     failed = sum(counts["wrong"] for counts in outcomes.values())
     if failed:
@@ -71,7 +73,7 @@ def describe(answer):
     memory = f"{answer['memory'] / 2**20:.0f} MiB"
     return "\n".join(
         [
-            AGAIN.format(python=shlex.quote(sys.executable), name=answer["name"]),
+            AGAIN.format(python=shlex.quote(sys.executable), name=shlex.quote(answer["name"])),
             f"lookback {' '.join(shlex.quote(word[:300]) for word in answer['argv'])}",
             f"about: {answer['about'][:500]}",
             f"status {answer['status']}, {memory}",
@@ -81,14 +83,25 @@ def describe(answer):
     )
 
 
-def table(outcomes):
-    """Kinds by statuses."""
+class Most(NamedTuple):
+    """The most that a case of a kind took: seconds of computing, bytes."""
+
+    cpu: float = 0.0
+    memory: int = 0
+
+    def with_case(self, answer):
+        return Most(max(self.cpu, answer["cpu"]), max(self.memory, answer["memory"]))
+
+
+def table(outcomes, most):
+    """Kinds by statuses, and the most that a case took."""
     heads = ("0", "1", "2", "3", "wrong")
-    made = Table("kind", *heads, "all")
+    made = Table("kind", *heads, "all", "most CPU s", "most MiB")
     total = Counter()
     for kind, counts in outcomes.items():
         total += counts
-        made.add_row(kind, *(str(counts[head]) for head in heads), str(counts.total()))
+        numbers = (*(str(counts[head]) for head in heads), str(counts.total()))
+        made.add_row(kind, *numbers, f"{most[kind].cpu:.1f}", f"{most[kind].memory / 2**20:.0f}")
     made.add_row("all", *(str(total[head]) for head in heads), str(total.total()))
     return made
 

@@ -8,11 +8,24 @@ from hostile.values import TEXTS
 
 URLS = (
     *("http://", "http:///a.png", "http://127.0.0.1:99999/", "http://127.0.0.1:b/", "http://[::1/"),
-    *("http://a b/", "http://a\tb\n/", "http://127.0.0.1:1/x.png", "http://..../", "http://\udc80/"),
+    *(
+        "http://a b/",
+        "http://a\tb\n/",
+        "http://127.0.0.1:1/x.png",
+        "http://..../",
+        "http://\udc80/",
+    ),
     *("ftp://127.0.0.1/x.png", "file:///etc/passwd", "gopher://127.0.0.1/", "javascript://x"),
     *("https://127.0.0.1:1/", "http://user:secret@127.0.0.1/", "http://" + "a" * 300 + "/"),
     *("HTTP://127.0.0.1:1/", "http://127.0.0.1:0/", "http://127.0.0.1:-1/", "http://%00/", "://x"),
-    *("http://[fe80::1%25lo]/", "http://0/", "http://xn--a/", "http://ａ％/", "data:,", "http:x.png"),
+    *(
+        "http://[fe80::1%25lo]/",
+        "http://0/",
+        "http://xn--a/",
+        "http://ａ％/",
+        "data:,",
+        "http:x.png",
+    ),
 )
 SECONDS = "1"
 """For one URL: what drips would take half a minute otherwise."""

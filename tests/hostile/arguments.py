@@ -9,7 +9,17 @@ OWN = ("out", "runs", "studies", ".cache")
 NAMES = ("nope", "lookback", "LOOKBACK", "oracle", "judge", "usc", "usc@0", "vauq@-1", "clipscore")
 DEVICES = ("cuda", "cuda:7", "mps", "meta", "nope", "cpu:9", "cpu", "", "xla", "auto", "0", "\n")
 DTYPES = ("float32", "float17", "int8", "bool", "", "torch.float32", "complex64", "None")
-SOURCES = ("image:0", "image:1", "image:9", "image:-1", "none", "marked", "last-turn", ":", "image:x")
+SOURCES = (
+    "image:0",
+    "image:1",
+    "image:9",
+    "image:-1",
+    "none",
+    "marked",
+    "last-turn",
+    ":",
+    "image:x",
+)
 SETTINGS = (
     *("alpha", "alpha=", "=1", "nope=1", "alpha=NaN", "alpha=x", "alpha=[1]", "lam=null", "a=b=c"),
     *("alpha=1e999", "lam=-1e308", "seed=-1", "seed=1.5", "quality=[1]", "quality=x", "k=nan"),
@@ -87,7 +97,15 @@ COMMANDS = {
     "studies": {},
     "engines": {},
 }
-FLAGS = ("--json", "--by-layer", "--dry-run", "--retry-failed", "--strict", "--allow-outside", "--nope")
+FLAGS = (
+    "--json",
+    "--by-layer",
+    "--dry-run",
+    "--retry-failed",
+    "--strict",
+    "--allow-outside",
+    "--nope",
+)
 
 
 def make(rng, place):

@@ -14,7 +14,9 @@ ROW |= {"question_id": "0", "question": "Is it?", "gt_answer": "1", "filename": 
 FILES = {
     "vqav2": {
         "questions.json": {"questions": [{"question_id": 1, "image_id": 1, "question": "Is it?"}]},
-        "annotations.json": {"annotations": [{"question_id": 1, "answers": [{"answer": "yes"}] * 10}]},
+        "annotations.json": {
+            "annotations": [{"question_id": 1, "answers": [{"answer": "yes"}] * 10}]
+        },
     },
     "chair": {
         "instances_val2014.json": {
@@ -50,7 +52,9 @@ def make(rng, place):
         about.append(spoil(rng, files, name, FILES[kind][name]))
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    response = json.dumps({"id": "0" if kind == "hallusionbench" else 1, "response": rng.choice(RESPONSES)})
+    response = json.dumps(
+        {"id": "0" if kind == "hallusionbench" else 1, "response": rng.choice(RESPONSES)}
+    )
     (place.folder / "responses.jsonl").write_text(response)
     argv = ["evaluate", kind.partition(",")[0], "--data", "data", "--responses", "responses.jsonl"]
     if rng.random() < 0.3:
@@ -110,7 +114,9 @@ def packed(rng, name, data):
         made, suffix = gzip.compress(data, 1), ".gz"
     else:
         out = io.BytesIO()
-        with zipfile.ZipFile(out, "w", rng.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2))) as archive:
+        with zipfile.ZipFile(
+            out, "w", rng.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2))
+        ) as archive:
             for number in range(rng.choice((0, 1, 1, 1, 2))):
                 archive.writestr(f"{number}/{name}", data)
         made, suffix = out.getvalue(), ".zip"

@@ -11,6 +11,21 @@ FAST = ("--plugin", TOY, "--engine", "toy")
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What a case may take.
+
+    Attributes:
+        seconds: by the clock, on a machine that may be busy.
+        cpu_seconds: of computing.
+        memory: bytes beyond what the worker had before it forked.
+    """
+
+    seconds: int = 60
+    cpu_seconds: int = 20
+    memory: int = 2**30
+
+
+@dataclass(frozen=True)
 class Place:
     """What a case can use.
 
@@ -38,6 +53,8 @@ class Case:
         kept: names below these that are not the command's all the same.
         environment: variables that are set for it.
         right: if it ends with status 0 it must have printed this; None if anything will do.
+        status: with which it must end; None if any of the four will do.
+        limits: what it may take.
     """
 
     argv: tuple[str, ...]
@@ -46,6 +63,8 @@ class Case:
     kept: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     right: str | None = None
+    status: int | None = None
+    limits: Limits = Limits()
 
 
 Make = Callable[[Random, Place], Case]

@@ -1,4 +1,4 @@
-"""All kinds of cases, and a case by its name: `kind:seed:number`, or `known:number`."""
+"""All kinds of cases, and a case by its name: `kind:seed:number`, or `known:name`."""
 
 from random import Random
 
@@ -13,6 +13,7 @@ from hostile import (
     plugins,
 )
 from hostile.known import KNOWN
+from hostile.misbehaving import MISBEHAVING, misbehave
 
 KINDS = {
     "arguments": arguments.make,
@@ -36,5 +37,7 @@ def make_case(name, place):
     """A case by its name, its files made in the place."""
     kind, *rest = name.split(":")
     if kind == "known":
-        return list(KNOWN.values())[int(rest[0])](place)
+        return KNOWN[rest[0]](place)
+    if kind == "misbehaving":
+        return misbehave(MISBEHAVING[rest[0]].code, place)
     return KINDS[kind](Random(name), place)

@@ -11,8 +11,17 @@ from hostile.values import JSON_VALUES, damage, json_text, write_picture
 MODEL = Path(lookback.__file__).parent / "embedded" / "lvlm"
 TEMPLATES = (
     *("{{", "{% for %}", "{{ nope() }}", "{{ messages[9].x.y }}", "{% raw %}", "", "no images"),
-    *("{{ 1 / 0 }}", "{% for m in messages %}{{ m['nope']['x'] }}{% endfor %}", "\ud83d".strip("\ud83d")),
-    *("{{ raise_exception('a\nb') }}", "{% include 'x' %}", "<image>" * 3, "{{ messages | tojson }}"),
+    *(
+        "{{ 1 / 0 }}",
+        "{% for m in messages %}{{ m['nope']['x'] }}{% endfor %}",
+        "\ud83d".strip("\ud83d"),
+    ),
+    *(
+        "{{ raise_exception('a\nb') }}",
+        "{% include 'x' %}",
+        "<image>" * 3,
+        "{{ messages | tojson }}",
+    ),
 )
 
 

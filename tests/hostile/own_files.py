@@ -7,7 +7,18 @@ import json
 from hostile.case import FAST, Case
 from hostile.values import JSON_VALUES, TEXTS, damage, json_text, write_picture
 
-KEYS = ("id", "image", "question", "answers", "metric", "messages", "response", "responses", "x", "")
+KEYS = (
+    "id",
+    "image",
+    "question",
+    "answers",
+    "metric",
+    "messages",
+    "response",
+    "responses",
+    "x",
+    "",
+)
 MESSAGES = (
     [{"role": "user", "content": "What?"}],
     [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What?"}]}],
@@ -81,7 +92,9 @@ def table(rng, sound):
 def dressed(rng, kind, text):
     """The text as bytes: with a mark, in another encoding, with bytes of no encoding, or as it is."""
     data = text.encode("utf-8", "surrogatepass")
-    way = rng.choice(("plain", "plain", "plain", "mark", "utf-16", "latin", "nul", "damage", "empty"))
+    way = rng.choice(
+        ("plain", "plain", "plain", "mark", "utf-16", "latin", "nul", "damage", "empty")
+    )
     data = {
         "mark": b"\xef\xbb\xbf" + data,
         "utf-16": text.encode("utf-16", "surrogatepass"),
@@ -110,7 +123,11 @@ def parquet(rng, sound):
 
 COLUMNS = (
     *(["p.png", "p.png"], ["1", "1"], [1, 2], [1.5, float("nan")], [None, None], [True, False]),
-    *([b"\x89PNG", b""], [["a"], []], [{"bytes": b"x", "path": None}, {"bytes": None, "path": "p"}]),
+    *(
+        [b"\x89PNG", b""],
+        [["a"], []],
+        [{"bytes": b"x", "path": None}, {"bytes": None, "path": "p"}],
+    ),
     *([[{"role": "user", "content": "x"}], None], ["[1, 2", "[]"], ["", " "], ["{}", "null"]),
 )
 WRITERS = {".jsonl": jsonl, ".csv": table, ".parquet": parquet}

@@ -9,7 +9,20 @@ import zlib
 from hostile.case import FAST, Case
 from hostile.values import damage
 
-FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000", "TGA", "PCX", "ICO", "EPS")
+FORMATS = (
+    "PNG",
+    "JPEG",
+    "GIF",
+    "BMP",
+    "WEBP",
+    "TIFF",
+    "PPM",
+    "JPEG2000",
+    "TGA",
+    "PCX",
+    "ICO",
+    "EPS",
+)
 MODES = ("RGB", "L", "1", "P", "RGBA", "LA", "CMYK", "I", "F", "I;16", "YCbCr")
 SIZES = ((1, 1), (1, 1), (1, 400), (400, 1), (16, 16), (33, 57), (3, 1))
 
@@ -72,14 +85,18 @@ def chunk(name, data):
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
+def giant_head(width, height, depth=8, colour=2, interlaced=0):
+    return chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced))
+
+
 def giant(rng):
     """A PNG of a few bytes whose head says that it is huge, or nothing."""
     side = rng.choice((0, 1, 8001, 12_000, 65_535, 2**31 - 1, 2**32 - 1))
     other = rng.choice((0, 1, side))
     depth, colour = rng.choice(((8, 2), (1, 0), (16, 6), (8, 3), (7, 9)))
-    head = struct.pack(">IIBBBBB", side, other, depth, colour, 0, 0, rng.choice((0, 1)))
+    head = giant_head(side, other, depth, colour, rng.choice((0, 1)))
     body = zlib.compress(bytes(rng.choice((0, 10, 2_000_000))))
-    parts = [chunk(b"IHDR", head), chunk(b"IDAT", body), chunk(b"IEND", b"")]
+    parts = [head, chunk(b"IDAT", body), chunk(b"IEND", b"")]
     if rng.random() < 0.3:  # texts that unpack to much
         parts.insert(1, chunk(b"zTXt", b"k\x00\x00" + zlib.compress(bytes(50_000_000))))
     if rng.random() < 0.2:
@@ -93,8 +110,18 @@ def other(rng):
     data = rng.choice(
         [
             *(b"", b"\x00", b"text", svg, b"%PDF-1.7\n", b"PK\x03\x04", b"GIF89a", b"\xff\xd8\xff"),
-            *(b"\x89PNG\r\n\x1a\n", b"BM" + bytes(60), b"RIFF\xff\xff\xff\xffWEBPVP8 ", bytes(4096)),
-            *(b"P6 99999 99999 255\n", b"P6 -1 -1 255\n", b"P3 9" + b"9" * 5000, b"II*\x00" + bytes(8)),
+            *(
+                b"\x89PNG\r\n\x1a\n",
+                b"BM" + bytes(60),
+                b"RIFF\xff\xff\xff\xffWEBPVP8 ",
+                bytes(4096),
+            ),
+            *(
+                b"P6 99999 99999 255\n",
+                b"P6 -1 -1 255\n",
+                b"P3 9" + b"9" * 5000,
+                b"II*\x00" + bytes(8),
+            ),
             rng.randbytes(rng.randrange(1, 3000)),
         ]
     )
@@ -105,7 +132,9 @@ def other(rng):
 def data_uri(rng, data):
     kind = rng.choice(("image/png", "image/svg+xml", "", "text/html", "image/png;charset=x"))
     coded = base64.b64encode(data).decode()
-    text = rng.choice((coded, coded[:-3], coded[: len(coded) // 2], "%%%", "", coded + "é", data.hex()))
+    text = rng.choice(
+        (coded, coded[:-3], coded[: len(coded) // 2], "%%%", "", coded + "é", data.hex())
+    )
     return f"data:{kind}{rng.choice((';base64', ';base64', '', ';base32'))},{text}"
 
 

@@ -49,7 +49,9 @@ def make(rng, place):
             f"import lookback\n@lookback.scorer('mine'{joint})\ndef mine(batch, a=1):\n"
             f"    '''x'''\n    return {result}\n"
         )
-        argv = rng.choice(([*ask, "--scorer", "mine"], ["study", "main", str(place.run)], ["scorers"]))
+        argv = rng.choice(
+            ([*ask, "--scorer", "mine"], ["study", "main", str(place.run)], ["scorers"])
+        )
     (place.folder / "mine.py").write_text(code)
     if rng.random() < 0.2:
         environment = {"LOOKBACK_PLUGINS": "mine.py"}

@@ -16,7 +16,11 @@ class RemoteWorker:
 
     def __init__(self):
         paths = os.pathsep.join([str(TESTS.parent), str(TESTS)])
-        environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        environment = os.environ | {
+            "PYTHONPATH": paths,
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-m", "hostile.worker"],
             stdin=subprocess.PIPE,

@@ -76,7 +76,9 @@ def forever(first, piece, pause=0.0):
     def reply(url):
         yield first
         began = time.monotonic()
-        for _ in itertools.takewhile(lambda _: time.monotonic() - began < LONGEST, itertools.count()):
+        for _ in itertools.takewhile(
+            lambda _: time.monotonic() - began < LONGEST, itertools.count()
+        ):
             yield piece
             time.sleep(pause)
 

@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import gc
 import hashlib
+import importlib
 import io
 import json
 import os
@@ -24,7 +25,7 @@ from pathlib import Path
 
 from hostile import damaged_runs, server
 from hostile.case import Case, Place
-from hostile.judging import LIMITS, Ending, judge
+from hostile.judging import Ending, judge
 from hostile.kinds import make_case
 
 ROOM = 3 * 2**30
@@ -37,12 +38,9 @@ CLEARED = ("LOOKBACK_DATA", "LOOKBACK_PLUGINS", "LOOKBACK_JUDGE_MODEL", "OPENAI_
 
 def import_all():
     """Import what commands import late: a fork then has it already."""
-    import matplotlib.pyplot
-    import rich.live
-    import rich.progress
-    import typer.rich_utils  # noqa: F401
-
-    import lookback.cli
+    for name in ("matplotlib.pyplot", "rich.live", "rich.progress", "typer.rich_utils"):
+        importlib.import_module(name)
+    importlib.import_module("lookback.cli")
     from lookback.benchmarks.base import BENCHMARKS
     from lookback.engines import load
     from lookback.scores.base import scorers
@@ -56,23 +54,25 @@ def import_all():
     gc.freeze()  # what is never looked at again is never copied
 
 
-def run_forked(case, folder, limits=LIMITS):
+def run_forked(case, folder):
     """Run a case in a fork of this process; how it ended."""
     before = snapshot(folder, case)
     base, addresses = memory_now()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = os.fork()
         if child == 0:
-            _be_the_command(case, folder, out.fileno(), err.fileno(), addresses, limits)
-        status, usage = _wait(child, limits.seconds)
+            _be_the_command(case, folder, out.fileno(), err.fileno(), addresses)
+        status, usage = _wait(child, case.limits.seconds)
         texts = [_text(file) for file in (out, err)]
     after = snapshot(folder, case)
-    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    names = before.keys() | after.keys()
+    changed = sorted(name for name in names if before.get(name) != after.get(name))
     memory = max(0, usage.ru_maxrss * 1024 - base)
-    return Ending(status, *texts, memory, tuple(changed))
+    cpu = usage.ru_utime + usage.ru_stime
+    return Ending(status, *texts, memory, cpu, tuple(changed))
 
 
-def _be_the_command(case, folder, out, err, addresses, limits):
+def _be_the_command(case, folder, out, err, addresses):
     """The child: `lookback` with the case's arguments, in its folder; it never returns."""
     status = 1
     try:
@@ -89,7 +89,8 @@ def _be_the_command(case, folder, out, err, addresses, limits):
             io.FileIO(2, "w"), encoding="utf-8", errors="backslashreplace", line_buffering=True
         )
         resource.setrlimit(resource.RLIMIT_AS, (addresses + ROOM, addresses + ROOM))
-        resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds))
+        cpu = case.limits.cpu_seconds
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         sys.argv = ["lookback", *case.argv]
         status = _status()
@@ -198,7 +199,7 @@ class Worker:
         folder = folder or Path(tempfile.mkdtemp(dir=self.home))
         case = make_case(name, Place(folder, self.url, self.run, self.right))
         ending = run_forked(case, folder)
-        wrong = judge(case.argv, ending, case.right)
+        wrong = judge(case, ending)
         if not kept:
             shutil.rmtree(folder)
         answer = {"name": name, "argv": case.argv, "about": case.about, "wrong": wrong}
@@ -209,7 +210,7 @@ class Worker:
 def main():
     for name in CLEARED:
         os.environ.pop(name, None)
-    os.environ |= {"COLUMNS": "100", "NO_COLOR": "1"}
+    os.environ |= {"COLUMNS": "500", "NO_COLOR": "1"}
     with tempfile.TemporaryDirectory(prefix="hostile-") as home:
         worker = Worker(Path(home))
         for line in sys.stdin:

@@ -107,7 +107,7 @@ def misshapen(rng, content):
 
 
 def packed(rng, name, data):
-    """As .gz or .zip: sound, damaged, of several members, encrypted by its flag, or far too large."""
+    """As .gz or .zip: sound, damaged, of several members, with a password, or far too large."""
     if rng.random() < 0.15:
         data = bytes(40 * 2**20)
     if rng.random() < 0.5:

@@ -1,4 +1,4 @@
-"""Damaged runs: files gone, swapped, cut, flipped; manifests and records of other shapes; strangers."""
+"""Damaged runs: files gone, swapped, cut, flipped, of other shapes; and files of others."""
 
 import json
 import os

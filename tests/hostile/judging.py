@@ -15,6 +15,7 @@ from dataclasses import dataclass
 NOTES = {
     (): (
         r"lookback: the embedded model knows drawn scenes only; see --model",
+        r"lookback: warning: .+",
         r".+: \d+/\d+, [\d.]+ \w+/s, .+ left",
     ),
     ("evaluate",): (
@@ -52,7 +53,7 @@ class Ending:
     Attributes:
         status: its exit status; -9 and the like if a signal ended it, None if it had to be ended.
         out, err: what it printed.
-        memory: bytes at the most, beyond the worker's.
+        memory: bytes at the most, of the whole process.
         cpu: seconds of computing.
         changed: names of files that are not its own and not as they were.
     """
@@ -74,7 +75,12 @@ def judge(case, ending):
         wrong.append(f"status {ending.status}")
     elif case.status not in (None, ending.status):
         wrong.append(f"status {ending.status}, not {case.status}")
-    for sign in ("Traceback (most recent call last)", "this is a bug", "out of memory"):
+    for sign in (
+        "Traceback (most recent call last)",
+        "this is a bug",
+        "out of memory",
+        "MemoryError",
+    ):
         if sign in ending.err:
             wrong.append(f"says {sign!r}")
     for name, text in (("out", ending.out), ("err", ending.err)):

@@ -1,4 +1,4 @@
-"""Commands that once ended otherwise than promised: a traceback, a wrong number, a lost file, a hang.
+"""Commands that once ended otherwise than promised: a traceback, a wrong number, a lost file.
 
 Each is a name, and a function from a `Place` to its `Case`, which says with which status it must
 end.

@@ -1,4 +1,4 @@
-"""Commands that do not end as promised, by way of a plugin: what the worker and the rule must see."""
+"""Commands that do not end as promised, by way of a plugin: the worker and the rule must see it."""
 
 from typing import NamedTuple
 
@@ -21,15 +21,17 @@ MISBEHAVING = {
     ),
     "aborts": Misbehaviour("import os; os.abort()", "status -6"),
     "ends": Misbehaviour("import os; os._exit(7)", "status 7"),
-    "takes memory": Misbehaviour("x = b'x' * 2**29", "takes 5"),
-    "takes all memory": Misbehaviour("x = b'x' * 2**34", "says 'out of memory'"),
+    "takes memory": Misbehaviour("x = b'x' * 2**30", "takes 1"),
+    "takes all memory": Misbehaviour("x = b'x' * 2**34", "says 'MemoryError'"),
     "changes a file": Misbehaviour("open('kept.txt', 'w').write('yours')", "changed kept.txt"),
     "removes a file": Misbehaviour("import os; os.unlink('kept.txt')", "changed kept.txt"),
     "leaves a file": Misbehaviour("open('new.txt', 'w')", "changed new.txt"),
     "leaves a file at its end": Misbehaviour(
         "import atexit; atexit.register(lambda: open('new.txt', 'w'))", "changed new.txt"
     ),
-    "warns": Misbehaviour("import warnings; warnings.warn('hm')", "2 lines that are no notes"),
+    "murmurs": Misbehaviour(
+        "import sys; print('hm', file=sys.stderr)", "1 lines that are no notes"
+    ),
     "colours": Misbehaviour("print('\\x1b[31m')", "out has control characters"),
 }
 
@@ -39,4 +41,4 @@ def misbehave(code, place):
     (place.folder / "mine.py").write_text(code)
     (place.folder / "kept.txt").write_text("mine")
     argv = ("scorers", "--json", "--plugin", "mine.py")
-    return Case(argv, code, limits=Limits(seconds=10, cpu_seconds=2, memory=2**28))
+    return Case(argv, code, limits=Limits(seconds=10, cpu_seconds=2, memory=2**30))

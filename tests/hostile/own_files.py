@@ -90,7 +90,7 @@ def table(rng, sound):
 
 
 def dressed(rng, kind, text):
-    """The text as bytes: with a mark, in another encoding, with bytes of no encoding, or as it is."""
+    """The text as bytes: with a mark, in another encoding, of no encoding, or as it is."""
     data = text.encode("utf-8", "surrogatepass")
     way = rng.choice(
         ("plain", "plain", "plain", "mark", "utf-16", "latin", "nul", "damage", "empty")

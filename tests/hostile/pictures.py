@@ -1,4 +1,4 @@
-"""Pictures: cut, flipped, with heads that lie, of odd modes and sizes, in data URIs, not pictures."""
+"""Pictures: cut, flipped, with heads that lie, of odd modes and sizes, in data URIs, or none."""
 
 import base64
 import io

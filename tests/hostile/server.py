@@ -63,9 +63,8 @@ def missing(url):
 
 
 def redirect(to, status=302):
-    return lambda url: [
-        f"HTTP/1.1 {status} Found\r\nLocation: {to.format(url=url)}\r\nContent-Length: 0\r\n\r\n".encode()
-    ]
+    head = f"HTTP/1.1 {status} Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n"
+    return lambda url: [head.format(url=url).encode()]
 
 
 def says(*pieces):

@@ -21,7 +21,7 @@ NOTE = "lookback: the embedded model knows drawn scenes only; see --model\n"
         Ending(1, "", "lookback: no image file 'x'\n"),
         Ending(1, "", NOTE + "lookback: every answer is empty\n"),
         Ending(2, "", USAGE),
-        Ending(3, "one failed\n", "lookback: failed: 1: ValueError: no image\n"),
+        Ending(0, "", "lookback: warning: Corrupt EXIF data.\n"),
         Ending(1, "", "lookback: no\n", memory=Limits().memory),
     ],
 )
@@ -48,12 +48,27 @@ def test_what_is_promised(ending):
         (Ending(2, "", USAGE + USAGE), "no usage with one error"),
         (Ending(1, "", "lookback: \x1b[31m\n"), "err has control characters"),
         (Ending(0, "\x07", ""), "out has control characters"),
-        (Ending(0, "", "", memory=Limits().memory + 1), "takes 1024 MiB"),
+        (Ending(0, "", "", memory=Limits().memory + 1), "takes 1536 MiB"),
         (Ending(0, "", "", changed=("mine",)), "changed mine"),
     ],
 )
 def test_what_is_not(ending, wrong):
     assert judge(ASK, ending) == [wrong]
+
+
+@pytest.mark.parametrize(
+    ("argv", "note"),
+    [
+        ("run", "lookback: failed: 1: ValueError: no image\n"),
+        ("evaluate", "lookback: line 3: not JSON: x\n"),
+        ("runs verify", "lookback: run: items/00000.parquet is missing: make it again\n"),
+        ("study main", "out/main.csv\n"),
+        ("study all", "lookback: layers: no run has layers\n"),
+    ],
+)
+def test_a_note_belongs_to_its_command(argv, note):
+    assert judge(Case(tuple(argv.split()), ""), Ending(0, "", note)) == []
+    assert judge(ASK, Ending(0, "", note)) == ["1 lines that are no notes"]
 
 
 def test_a_traceback_is_seen():

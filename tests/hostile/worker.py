@@ -29,8 +29,8 @@ from hostile.judging import Ending, judge
 from hostile.kinds import make_case
 
 ROOM = 3 * 2**30
-"""Of addresses, beyond the worker's: three times the limit of memory, which is measured; a command
-that goes astray is ended here, before the machine suffers."""
+"""Of addresses, beyond the worker's: more than the limit of memory, which is measured; a command
+that goes astray fails here, before the machine suffers."""
 SHOWN = 4000
 """Characters of an output that an answer has."""
 CLEARED = ("LOOKBACK_DATA", "LOOKBACK_PLUGINS", "LOOKBACK_JUDGE_MODEL", "OPENAI_BASE_URL")
@@ -57,7 +57,7 @@ def import_all():
 def run_forked(case, folder):
     """Run a case in a fork of this process; how it ended."""
     before = snapshot(folder, case)
-    base, addresses = memory_now()
+    addresses = address_space()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = os.fork()
         if child == 0:
@@ -67,9 +67,8 @@ def run_forked(case, folder):
     after = snapshot(folder, case)
     names = before.keys() | after.keys()
     changed = sorted(name for name in names if before.get(name) != after.get(name))
-    memory = max(0, usage.ru_maxrss * 1024 - base)
     cpu = usage.ru_utime + usage.ru_stime
-    return Ending(status, *texts, memory, cpu, tuple(changed))
+    return Ending(status, *texts, usage.ru_maxrss * 1024, cpu, tuple(changed))
 
 
 def _be_the_command(case, folder, out, err, addresses):
@@ -144,11 +143,10 @@ def _text(file):
     return file.read(2**22).decode("utf-8", "replace")
 
 
-def memory_now():
-    """Bytes of this process: those in memory, and those of its addresses."""
-    pages = Path("/proc/self/statm").read_text().split()
-    size = os.sysconf("SC_PAGE_SIZE")
-    return int(pages[1]) * size, int(pages[0]) * size
+def address_space():
+    """Bytes of this process's addresses, most of which are of no memory."""
+    pages = Path("/proc/self/statm").read_text().split()[0]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def snapshot(folder, case):

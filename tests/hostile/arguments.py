@@ -1,9 +1,10 @@
 """Arguments: numbers out of range, odd text, paths that are none, names of nothing."""
 
 import json
+import os
 
 from hostile.case import FAST, Case
-from hostile.values import NUMBERS, TEXTS, json_text, odd_path, write_picture
+from hostile.values import MINE, NUMBERS, TEXTS, json_text, odd_path, write_picture
 
 OWN = ("out", "runs", "studies", ".cache")
 NAMES = ("nope", "lookback", "LOOKBACK", "oracle", "judge", "usc", "usc@0", "vauq@-1", "clipscore")
@@ -118,6 +119,8 @@ def make(rng, place):
     bad = rng.sample(tuple(known), min(len(known), rng.choice((1, 1, 2, 3))))
     for name in bad:
         options[name] = known[name](rng, folder)
+    if options.get("--out") in ("", "."):  # where all is the command's own
+        options["--out"] = "out"
     argv = [*command.split(), *words]
     for name, value in options.items():
         argv += [name, value]
@@ -129,7 +132,9 @@ def make(rng, place):
         argv += FAST
     if command == "check" and not bad:
         argv += ["--device", "nope"]
-    return Case(tuple(argv), f"{command} {' '.join(bad)}", own=OWN)
+    out = options.get("--out", "out")
+    kept = [f"{out}/{name}" for name in MINE if os.path.exists(folder / out / name)]
+    return Case(tuple(argv), f"{command} {' '.join(bad)}", (*OWN, out), tuple(kept))
 
 
 def given(command):

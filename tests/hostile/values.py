@@ -24,6 +24,8 @@ TEXTS = (
         "\u2028",
     ),
 )
+MINE = ("mine.txt", ".backup.2024")
+"""What a full folder has."""
 JSON_VALUES = (
     *(None, True, 0, -1, 1.5, 10**30, "", " ", "x", [], {}, [[]], [None], {"": None}, [{}]),
     *("\ud83d", "\x00", "a" * 3000, [1, "1", None], {"a": {"b": []}}),
@@ -50,8 +52,8 @@ def odd_path(rng, folder):
         path.mkdir()
     elif kind == "full folder":
         path.mkdir()
-        (path / "mine.txt").write_text("mine")
-        (path / ".backup.2024").write_text("mine")
+        for name in MINE:
+            (path / name).write_text("mine")
     elif kind == "pipe":
         os.mkfifo(path)
     elif kind == "loop":

@@ -41,6 +41,7 @@ def import_all():
     for name in ("matplotlib.pyplot", "rich.live", "rich.progress", "typer.rich_utils"):
         importlib.import_module(name)
     importlib.import_module("lookback.cli")
+    from lookback.benchmarks import english
     from lookback.benchmarks.base import BENCHMARKS
     from lookback.engines import load
     from lookback.scores.base import scorers
@@ -49,6 +50,7 @@ def import_all():
     scorers()
     STUDIES.all()
     BENCHMARKS.all()
+    english.model()
     load(None, quiet=True)
     gc.collect()
     gc.freeze()  # what is never looked at again is never copied

@@ -5,10 +5,12 @@ import shutil
 from pathlib import Path
 
 import lookback
-from hostile.case import Case
+from hostile.case import Case, Limits
 from hostile.values import JSON_VALUES, damage, json_text, write_picture
 
 MODEL = Path(lookback.__file__).parent / "embedded" / "lvlm"
+LARGE = Limits(memory=3 * 2**30)
+"""How large a model is, its config says: without its sizes it is a library's default."""
 TEMPLATES = (
     *("{{", "{% for %}", "{{ nope() }}", "{{ messages[9].x.y }}", "{% raw %}", "", "no images"),
     *(
@@ -35,7 +37,7 @@ def make(rng, place):
     argv = ["ask", "p.png", "What is it?", "-n", "2", "--max-new-tokens", "3", "--model", "model"]
     if rng.random() < 0.1:
         argv += ["--dtype", rng.choice(("float16", "bfloat16", "float64"))]
-    return Case(tuple(argv), "; ".join(about))
+    return Case(tuple(argv), "; ".join(about), limits=LARGE)
 
 
 def spoil(rng, path):

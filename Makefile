@@ -6,7 +6,10 @@ OLDEST := .venv-oldest
 # By its exact version, and before all else: a range would pull the newest build with all of CUDA.
 TORCH := torch==2.13.0
 
-.PHONY: demo test bench lint types tests test-zoo test-oldest test-wheel clean
+N ?= 1000
+SEED ?= 1
+
+.PHONY: demo test bench hostile lint types tests test-zoo test-oldest test-wheel clean
 .PHONY: models-table bench-scorers train-embedded evaluate-embedded reproduce
 
 demo: $(VENV)/ready
@@ -36,6 +39,10 @@ test-zoo: $(VENV)/ready
 # The wheel in an environment of its own.
 test-wheel: $(VENV)/ready
 	$(BIN)/pytest -m wheel tests/test_wheel.py
+
+# Bad inputs, N of them made from SEED: a table of how they ended, a file for each that failed.
+hostile: $(VENV)/ready
+	PYTHONPATH=tests $(BIN)/python -m hostile --count $(N) --seed $(SEED)
 
 # README's table of models, from the zoo that the tests compare.
 models-table: $(VENV)/ready

@@ -6,6 +6,7 @@ the paper's single global setting, and its image token read from the config as f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,11 +61,38 @@ def family_of(config: Any) -> Family:
 
     A model can bring its own settings: an entry `lookback` in its config.json, with the fields of
     a `Family`, goes before the table.
+
+    Raises:
+        ValueError: that entry is of another shape.
     """
     own = getattr(config, "lookback", None)
     if own is not None:
+        _check_own(own)
         return Family(**own)
     return FAMILIES.get(config.model_type, GENERIC)
+
+
+def _check_own(own: Any) -> None:
+    """Refuse settings in a model's config that are no `Family`; None stands where it may."""
+    if not isinstance(own, Mapping) or "name" not in own:
+        raise ValueError(
+            f"the model's config has lookback = {own!r:.60}: it must be settings with a name"
+        )
+    for key, value in own.items():
+        kinds = _KINDS.get(key)
+        if kinds is None:
+            raise ValueError(f"the model's config has an unknown lookback setting {key!r:.60}")
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise ValueError(f"the model's config has lookback.{key} = {value!r:.60}")
+
+
+_KINDS: dict[str, Any] = {
+    "name": str,
+    **dict.fromkeys(("alpha", "lam", "vauq_k"), (int, float)),
+    "vauq_layers": (list, tuple, type(None)),
+    "clip": str,
+    "prompt": (str, type(None)),
+}
 
 
 def image_token_id(config: Any) -> int:

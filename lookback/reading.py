@@ -60,7 +60,10 @@ def read_bytes(path: str | os.PathLike[str], limit: Limit = DATA_MIB) -> bytes:
     """
     check_file(path, limit)
     with open(path, "rb") as file:
-        data = file.read(limit.most + 1)  # it may have grown
+        size = os.fstat(file.fileno()).st_size  # memory is taken for as much as is asked for
+        data = file.read(size + 1)
+        if len(data) > size:  # it has grown
+            data += file.read(limit.most + 1)
     limit.check(len(data), repr(os.fspath(path)))
     return data
 

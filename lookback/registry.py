@@ -100,9 +100,11 @@ class Registry(Generic[E]):
         """Register an entry.
 
         Raises:
+            TypeError: its name is no text, or what is registered can not be called.
             ValueError: there is another of that name. The same definition, run again as in a
                 notebook, takes the place of the older one.
         """
+        self._check(entry)
         known = self._entries.get(entry.name)
         home = _home(entry.origin)
         taken = known is not None and _home(known.origin) != home
@@ -110,6 +112,16 @@ class Registry(Generic[E]):
             article = "an" if self.kind[0] in "aeiou" else "a"
             raise ValueError(f"there is already {article} {self.kind} named {entry.name!r}")
         self._entries[entry.name] = entry
+
+    def _check(self, entry: E) -> None:
+        """Refuse here, where the one who registers is known, what would fail far from it."""
+        if not isinstance(entry.name, str) or not entry.name.strip():
+            raise TypeError(f"the name of a {self.kind} is {entry.name!r:.60}: give it a word")
+        if not callable(entry.origin):
+            raise TypeError(
+                f"{self.kind} {entry.name!r} is {entry.origin!r:.60}: a function or a class is "
+                "needed"
+            )
 
     def names(self) -> list[str]:
         """All names: the package's own in its order, then those from elsewhere."""

@@ -91,6 +91,8 @@ def _decoded(container: Any) -> Iterator[Any]:
     The size is checked before the first is decoded, and with each, as it may change on the way.
     """
     name, head = repr(container.name), container.streams.video[0].codec_context
+    if head is None:
+        raise ValueError(f"{name} is no video that can be decoded here: its codec is not known")
     VIDEO_PIXELS.check(head.width * head.height, f"{name} ({head.width} x {head.height})")
     for number, frame in enumerate(container.decode(video=0), start=1):
         VIDEO_FRAMES.check(number, name)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -52,7 +53,11 @@ def test_what_nobody_foresaw_is_called_a_bug(failing, error):
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("n = 0"), OSError("n = 0"), ImportError("n = 0"), SettingError("n = 0")]
+    "error",
+    [
+        *(ValueError("n = 0"), OSError("n = 0"), ImportError("n = 0"), SettingError("n = 0")),
+        FloatingPointError("n = 0"),  # a model whose numbers are not finite
+    ],
 )
 def test_what_a_user_can_cause_is_said_as_it_is(failing, error):
     assert failing(error) == (1, "", "lookback: n = 0\n")
@@ -187,3 +192,51 @@ def test_names_that_no_encoding_has_are_printed_as_json_spells_them(tmp_path):
     assert (done.returncode, done.stderr) == (0, b"")
     listed = {one["name"]: one["where"] for one in json.loads(done.stdout)}
     assert "odd" in listed["chair"]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("@lookback.engine('mine')\ndef f(): pass", "TypeError: engine 'mine' must take (model,"),
+        ("@lookback.engine('mine')\ndef f(model): pass", "TypeError: engine 'mine' must take"),
+        ("lookback.engine('mine')(3)", "TypeError: engine 'mine' must take"),
+        ("lookback.scorer('mine')(3)", "TypeError: scorer 'mine' is 3: a function or a class"),
+        ("@lookback.scorer(3)\ndef f(b): pass", "TypeError: the name of a scorer is 3"),
+        ("@lookback.scorer(' ')\ndef f(b): pass", "TypeError: the name of a scorer is ' '"),
+    ],
+)
+def test_what_cannot_be_registered_is_the_plugins_fault(command, plugin, code, said):
+    plugin.write_text(f"import lookback\n{code}\n")
+    for arguments in (("scorers",), ("check", "--engine", "mine")):
+        status, out, err = command(*arguments, "--plugin", plugin)
+        assert (status, out, err.count("\n")) == (1, "", 1)
+        assert err.startswith(f"lookback: the plugin {plugin} failed: {said}")
+
+
+def test_an_engine_that_is_none(command, plugin):
+    plugin.write_text("import lookback\n@lookback.engine('mine')\ndef f(m, p): return {}\n")
+    status, out, err = command("check", "--engine", "mine", "--plugin", plugin)
+    assert (status, out) == (1, "")
+    assert err == "lookback: engine 'mine' gave {}: an Engine is needed\n"
+
+
+def test_a_note_is_one_line_whatever_it_quotes(command, tmp_path):
+    data, responses = tmp_path / "own.jsonl", tmp_path / "responses.jsonl"
+    lines = [{"id": name, "question": "Is it?", "answers": "yes"} for name in ("1", "a\nb\u2028c")]
+    data.write_text("\n".join(map(json.dumps, lines)))
+    responses.write_text(json.dumps({"id": 1, "response": "yes"}))
+    status, _, err = command("evaluate", "own", "--data", data, "--responses", responses)
+    assert (status, err) == (
+        0,
+        "lookback: missing ids: 1 of 2 items have no response (a b c)\n",
+    )
+
+
+def test_a_warning_is_a_note(command, monkeypatch):
+    def warn():
+        warnings.warn("two\nlines", stacklevel=1)
+        return {}
+
+    monkeypatch.setattr(base, "scorers", warn)
+    warnings.simplefilter("always")
+    assert command("scorers", "--json") == (0, "[]\n", "lookback: warning: two lines\n")

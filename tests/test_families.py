@@ -38,3 +38,16 @@ def test_the_image_token_is_read_from_the_config():
     assert image_token_id(SimpleNamespace(image_token_index=6)) == 6
     with pytest.raises(ValueError, match="neither image_token_id nor image_token_index"):
         image_token_id(SimpleNamespace(model_type="x"))
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        *(3, "x", [], {}, {"a": 1}, {"name": 1}, {"name": "x", "a": {"b": []}}),
+        *({"name": "x", "alpha": "1"}, {"name": "x", "lam": None}, {"name": "x", "vauq_k": True}),
+        *({"name": "x", "vauq_layers": 3}, {"name": "x", "clip": []}, {"name": "x", "prompt": 1}),
+    ],
+)
+def test_settings_of_a_model_that_are_none(own):
+    with pytest.raises(ValueError, match="the model's config has"):
+        family_of(SimpleNamespace(model_type="llava", lookback=own))

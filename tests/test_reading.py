@@ -3,6 +3,7 @@
 import gzip
 import os
 import struct
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -157,3 +158,14 @@ def test_every_limit_is_documented():
     text = (Path(__file__).parents[1] / "docs" / "limits.md").read_text(encoding="utf-8")
     for limit in LIMITS:
         assert f"| `{limit.variable}` | {limit.default:,} {limit.unit} |" in text
+
+
+def test_a_small_file_takes_little_memory(tmp_path):
+    path = tmp_path / "small.txt"
+    path.write_bytes(b"small")
+    tracemalloc.start()
+    try:
+        assert read_bytes(path) == b"small"
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

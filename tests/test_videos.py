@@ -138,3 +138,12 @@ def test_a_pipe_is_no_video(tmp_path):
     os.mkfifo(tmp_path / "a.mp4")
     with pytest.raises(ValueError, match=r"a\.mp4' is a pipe: a regular file is needed"):
         load_video(tmp_path / "a.mp4")
+
+
+def test_a_video_of_an_unknown_codec_is_one_line(command, tmp_path):
+    path = tmp_path / "drawing.mp4"
+    path.write_text('<svg xmlns="http://www.w3.org/2000/svg"><image href="x"/></svg>')
+    status, out, err = command("ask", path, "What is it?", "-n", "2")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "drawing.mp4" in err
+    assert "this is a bug" not in err

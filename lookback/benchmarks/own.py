@@ -202,7 +202,7 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
             f"{total - len(compared)} of {total} items have no answers: the quality of responses "
             "to them is not known": total - len(compared),
             f"{blind} of {total} items have no image: they are asked without one": blind,
-            f"keys that mean nothing here: {', '.join(unknown)}": unknown,
+            f"keys that mean nothing here: {', '.join(map(_key, unknown))}": unknown,
         }
         return [note for note, there in notes.items() if there]
 
@@ -247,6 +247,11 @@ def _image(value: Any, folder: Path) -> str | bytes:
         return value
     check_inside(folder.absolute(), value)
     return str(folder.absolute() / value)
+
+
+def _key(name: str) -> str:
+    """A key as a message shows it: quoted if it could not be seen."""
+    return name if name.strip() and name.isprintable() else repr(name)
 
 
 def _answers(value: Any) -> list[str]:

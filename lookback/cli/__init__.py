@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
+import warnings
+from typing import TextIO
 
 import lookback.cli.answers
 import lookback.cli.benchmarks
@@ -11,6 +13,7 @@ import lookback.cli.models
 import lookback.cli.runs  # noqa: F401  (each adds its commands)
 from lookback.cli.app import app
 from lookback.cli.errors import report
+from lookback.cli.terminal import say
 
 __all__ = ["app", "main"]
 
@@ -21,6 +24,7 @@ def main() -> None:
         # A file's name or a model's words can hold what no encoding has: its number is shown, in
         # JSON as JSON spells it.
         sys.stdout.reconfigure(errors="backslashreplace")
+    warnings.showwarning = _show_warning
     try:
         app()
     except KeyboardInterrupt:
@@ -31,3 +35,15 @@ def main() -> None:
     except Exception as error:
         report(error)
         sys.exit(1)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A library's warning as a note: one line, without its place in the code."""
+    say(f"warning: {message}")

@@ -37,6 +37,7 @@ from lookback.cli.terminal import (
     console,
     print_json,
     progress,
+    say,
     show_scorers,
 )
 
@@ -229,5 +230,5 @@ def _load(model: str | None, options: dict[str, Any]) -> Engine:
 
         loaded: Engine = load(model, quiet=True, **options)
     if loaded.name == "embedded":
-        print("lookback: the embedded model knows drawn scenes only; see --model", file=sys.stderr)
+        say("the embedded model knows drawn scenes only; see --model")
     return loaded

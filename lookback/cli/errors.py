@@ -1,8 +1,9 @@
 """The boundary of the command: every error becomes one line on stderr and a status.
 
 What users can cause is an error with a message of its own, raised where the thing can be named: a
-ValueError, an OSError, an ImportError, a SettingError. All else is a bug, of a plugin if it passed
-through one and else of LookBack, and the line says so. `LOOKBACK_TRACEBACK=1` shows where it was.
+ValueError, an OSError, an ImportError, a SettingError; or a FloatingPointError, where a model's
+numbers are not finite. All else is a bug, of a plugin if it passed through one and else of
+LookBack, and the line says so. `LOOKBACK_TRACEBACK=1` shows where it was.
 """
 
 from __future__ import annotations
@@ -11,13 +12,11 @@ import os
 import sys
 import traceback
 
-from lookback.cli.terminal import printable
+from lookback.cli.terminal import LONGEST, printable
 from lookback.registry import SettingError, plugin_in, words
 
 TRACEBACK_VARIABLE = "LOOKBACK_TRACEBACK"
-EXPECTED = (ValueError, OSError, ImportError, SettingError)
-LONGEST = 2000
-"""Characters of a line: messages name values, and a value can be of any length."""
+EXPECTED = (ValueError, OSError, ImportError, SettingError, FloatingPointError)
 
 
 def report(error: Exception) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,6 +34,7 @@ from lookback.cli.terminal import (
     duration,
     long_progress,
     print_json,
+    say,
     show_study,
     show_summary,
     show_table,
@@ -159,7 +159,7 @@ def run(
     folder = out or _folder(plan)
     with long_progress(f"{plan.benchmark} to {folder}", "steps") as bar:
         summary = start(
-            plan, folder, workers=workers, retry_failed=retry_failed, progress=bar, say=_say
+            plan, folder, workers=workers, retry_failed=retry_failed, progress=bar, say=say
         )
     if as_json:
         counts = {"items": summary.items, "failed": len(summary.failed), "worked": summary.worked}
@@ -217,11 +217,11 @@ def study(
     given = open_runs(runs)
     for one in given:
         if one.manifest.status == "running":
-            _say(f"{one.path} is not finished: the numbers are of a part")
+            say(f"{one.path} is not finished: the numbers are of a part")
         elif one.manifest.status == "failed":
-            _say(f"{one.path}: every item failed, see `lookback run`")
+            say(f"{one.path}: every item failed, see `lookback run`")
         if not one.manifest.recorded:
-            _say(f"{one.path} has format {one.manifest.format}: it cannot be verified")
+            say(f"{one.path} has format {one.manifest.format}: it cannot be verified")
     if name == ALL:
         _report(given, out, items)
         return
@@ -253,10 +253,6 @@ def studies(as_json: Json = False) -> None:
     show_table(columns, [(s.name, s.paper or "-", ", ".join(s.params), s.about) for s in known])
 
 
-def _say(line: str) -> None:
-    print(f"lookback: {line}", file=sys.stderr)
-
-
 def _report(given: list[Any], out: Path, items: int) -> None:
     """Every study's files, and one page with all of them."""
     from lookback.report import report
@@ -274,7 +270,7 @@ def _report(given: list[Any], out: Path, items: int) -> None:
                 write(name, result, out)
             except ValueError as error:  # what it needs is not in these runs
                 results[name] = str(error)
-                print(f"lookback: {name}: {error}", file=sys.stderr)
+                say(f"{name}: {error}")
     page = out / "report.html"
     with replacing(page) as temporary:
         temporary.write_text(report(given, results, items), encoding="utf-8")

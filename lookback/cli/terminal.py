@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lookback.limits import one_line
+
 if TYPE_CHECKING:
     from lookback.benchmarks.evaluate import Evaluation, Listed
     from lookback.benchmarks.responses import Problem
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from lookback.runs.verify import Verification
     from lookback.scores.base import Scorer
     from lookback.studies import Result
+
+LONGEST = 2000
+"""Characters of a line: messages name values, and a value can be of any length."""
 
 
 _HARMLESS = "\n\u200c\u200d"
@@ -99,7 +104,7 @@ def _lines(title: str, unit: str, every: float = 10.0) -> Progress:
         said = time.monotonic()
         left = duration((total - done) / speed)
         line = f"{title}: {done}/{total}, {speed:.2f} {unit}/s, {left} left"
-        print(line, file=sys.stderr, flush=True)
+        print(one_line(line, LONGEST), file=sys.stderr, flush=True)
 
     return update
 
@@ -114,9 +119,9 @@ def duration(seconds: float) -> str:
 def show_summary(summary: Summary, most: int = 5) -> None:
     """How a run ended: results on stdout, what failed on stderr."""
     for name, error in summary.failed[:most]:
-        print(f"lookback: failed: {printable(name)}: {printable(error)}", file=sys.stderr)
+        say(f"failed: {name}: {error}")
     if len(summary.failed) > most:
-        print(f"lookback: and {len(summary.failed) - most} more failures", file=sys.stderr)
+        say(f"and {len(summary.failed) - most} more failures")
     run = summary.run
     print(f"{run.path}: {summary.items} items, {len(run.texts)} candidates, ", end="")
     lines = "1 line" if summary.left_out == 1 else f"{summary.left_out} lines"
@@ -127,7 +132,7 @@ def show_summary(summary: Summary, most: int = 5) -> None:
 def show_verification(name: str, found: Verification) -> None:
     """What is not as it was written, on stderr; and the sum of it, on stdout."""
     for problem in found.problems:
-        print(f"lookback: {name}: {printable(str(problem))}", file=sys.stderr)
+        say(f"{name}: {problem}")
     total = len(found.manifest.shards)
     shards = f"{total} shards" if found.shards == total else f"{found.shards} of {total} shards"
     print(f"{name}: {found.manifest.status}, {shards}, {found.files} tables, ", end="")
@@ -154,7 +159,7 @@ def show_study(name: str, result: Result, written: list[Path]) -> None:
     for note in result.notes:
         out.print(f"note: {note}", highlight=False, markup=False)
     for path in written:
-        print(path, file=sys.stderr)
+        print(one_line(path, LONGEST), file=sys.stderr)
 
 
 def show_scorers(known: Sequence[Scorer]) -> None:
@@ -250,9 +255,14 @@ def show_evaluation(result: Evaluation) -> None:
 def warn(problems: list[Problem], most: int = 20) -> None:
     """The first problems with a file of responses, on stderr."""
     for problem in problems[:most]:
-        print(f"lookback: {printable(str(problem))}", file=sys.stderr)
+        say(str(problem))
     if len(problems) > most:
-        print(f"lookback: and {len(problems) - most} more problems", file=sys.stderr)
+        say(f"and {len(problems) - most} more problems")
+
+
+def say(text: str) -> None:
+    """A note on stderr: one line, whatever names and values it quotes."""
+    print(f"lookback: {one_line(text, LONGEST)}", file=sys.stderr)
 
 
 def printable(text: str) -> str:

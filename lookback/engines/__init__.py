@@ -10,11 +10,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from lookback.engines.sampling import check_sampling as check_sampling
 from lookback.families import Family
-from lookback.registry import Registry, SettingError
+from lookback.registry import PluginError, Registry, SettingError
 from lookback.signals import Candidate, Candidates
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ class Identity:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Engine(Protocol):
     """A model that can draw candidates, score given ones, and answer questions.
 
@@ -289,6 +290,19 @@ class EngineKind:
         """The function."""
         return self.load
 
+    def check_arguments(self) -> None:
+        """Refuse a function that cannot be called as `load` calls it.
+
+        Raises:
+            TypeError: it takes no model and processor.
+        """
+        try:
+            inspect.signature(self.load).bind(None, None)
+        except TypeError as error:
+            raise TypeError(
+                f"engine {self.name!r} must take (model, processor, **settings): {error}"
+            ) from None
+
     @property
     def settings(self) -> tuple[str, ...]:
         """What it takes beside model and processor."""
@@ -300,11 +314,16 @@ def engine(name: str) -> Callable[[F], F]:
     """Register a function `(model, processor, **settings) -> Engine` as the engine `name`.
 
     The first line of its docstring describes it.
+
+    Raises:
+        TypeError: the function takes no model and processor.
     """
 
     def register(function: F) -> F:
         about = (inspect.getdoc(function) or "").split("\n")[0]
-        ENGINES.add(EngineKind(name, function, about))
+        kind = EngineKind(name, function, about)
+        kind.check_arguments()
+        ENGINES.add(kind)
         return function
 
     return register
@@ -341,6 +360,7 @@ def load(
     Raises:
         ValueError: there is no such engine.
         SettingError: it has no such setting.
+        PluginError: what it gives is no engine.
         UnsupportedModelError: the model's visual lookback cannot be read.
     """
     kind = ENGINES.get(engine)
@@ -351,4 +371,7 @@ def load(
     if unknown and not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes):
         has = ", ".join(kind.settings) or "none"
         raise SettingError(f"engine {engine!r} has no setting {unknown[0]!r}; it has: {has}")
-    return kind.load(model, processor, **settings)
+    loaded = kind.load(model, processor, **settings)
+    if not isinstance(loaded, Engine):
+        raise PluginError(f"engine {engine!r} gave {loaded!r:.60}: an Engine is needed")
+    return loaded

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from lookback.reading import read_bytes
 from lookback.runs.layout import RunError, replacing
 
 MANIFEST = "manifest.json"
@@ -115,7 +116,7 @@ class Manifest:
         """
         path = folder / MANIFEST
         try:
-            data = json.loads(path.read_text("utf-8"))
+            data = json.loads(read_bytes(path).decode("utf-8"))
         except FileNotFoundError:
             raise RunError(f"no run in {str(folder)!r}: there is no {MANIFEST}") from None
         except (ValueError, RecursionError) as error:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lookback.reading import read_bytes
 from lookback.runs.layout import RunError, replacing, shard_path, write_table
 from lookback.runs.manifest import Manifest
 
@@ -94,7 +95,7 @@ def read_record(folder: Path, shard: int) -> Record | None:
         ValueError: it cannot be read.
     """
     try:
-        return Record.from_json(record_path(folder, shard).read_text("utf-8"))
+        return Record.from_json(read_bytes(record_path(folder, shard)).decode("utf-8"))
     except FileNotFoundError:
         return None
 

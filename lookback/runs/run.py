@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lookback.reading import read_bytes
 from lookback.runs.layout import (
     HEAD_COLUMNS,
     RunError,
@@ -354,7 +355,7 @@ class Run:
         rows = []
         for file in sorted((self.path / "timings").glob("*.json")):
             try:
-                rows += [dict(row) for row in json.loads(file.read_text("utf-8"))]
+                rows += [dict(row) for row in json.loads(read_bytes(file).decode("utf-8"))]
             except (ValueError, TypeError) as error:
                 raise RunError(
                     f"cannot read {str(file)!r} ({error}): what took how long is not known for "

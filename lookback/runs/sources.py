@@ -18,6 +18,7 @@ import numpy as np
 from lookback.benchmarks.responses import read_line, response_of
 from lookback.conversations import NO_SOURCE, Conversation
 from lookback.engines import Ability, by_layer_setting
+from lookback.reading import read_bytes
 from lookback.runs.layout import RunError
 from lookback.runs.manifest import MANIFEST
 from lookback.runs.plan import Plan
@@ -106,7 +107,7 @@ class FromFile(Source):
 
     def __init__(self, path: Path, by_layer: bool) -> None:
         self.path, self.by_layer = path, by_layer
-        data = path.read_bytes()
+        data = read_bytes(path)
         self.identity = {"sha256": hashlib.sha256(data).hexdigest()}
         self.responses: dict[str, list[Given]] = {}
         for number, line in enumerate(data.decode("utf-8-sig").split("\n"), start=1):

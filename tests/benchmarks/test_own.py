@@ -425,3 +425,13 @@ def test_a_damaged_parquet_file_is_named(folder):
         else:
             named += 1
     assert named == 150
+
+
+def test_keys_that_cannot_be_seen_are_quoted(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text(
+        json.dumps({"question": "Is it?", "answers": "yes", "": 1, "a\nb": 2, "my key": 3})
+    )
+    own = get_benchmark("own", path)
+    own.items()
+    assert "keys that mean nothing here: '', 'a\\nb', my key" in own.notes

@@ -282,3 +282,22 @@ def test_a_source_of_another_shape_is_refused(shape):
     source = source if shape == (1, -1) else source[0, :1].view(shape)
     with pytest.raises(ValueError, match="one mark per token"):
         decoder.prefill(inputs, source)
+
+
+def test_a_token_that_the_model_does_not_know_is_named():
+    model, decoder, inputs = setup("llava")
+    known = model.get_input_embeddings().weight.shape[0]
+    inputs["input_ids"][0, -1] = known
+    with pytest.raises(ValueError, match=f"has the token {known}, and the model knows {known}"):
+        prefill(decoder, inputs)
+
+
+def test_another_index_error_stays_what_it_is(monkeypatch):
+    model, decoder, inputs = setup("llava")
+
+    def fail(**_):
+        raise IndexError("a bug")
+
+    monkeypatch.setattr(model, "forward", fail)
+    with pytest.raises(IndexError, match="a bug"):
+        prefill(decoder, inputs)

@@ -16,6 +16,7 @@ from zoo import build
 import lookback
 from lookback.embedded import LVLM
 from lookback.engines.transformers.loading import LOADING
+from lookback.engines.transformers.support import end_token_ids
 
 
 @pytest.fixture
@@ -362,3 +363,20 @@ def test_a_folder_without_a_processor_for_text_is_refused(monkeypatch):
     monkeypatch.setattr(AutoProcessor, "from_pretrained", lambda *args, **options: object())
     with pytest.raises(ValueError, match="has a object and no tokenizer in it"):
         lookback.load()
+
+
+@pytest.mark.parametrize(
+    ("given", "ids"), [(3, [3]), ([3, 5], [3, 5]), (torch.tensor([[7]]), [7]), (-1, [-1]), ([], [])]
+)
+def test_the_tokens_that_end_a_turn(monkeypatch, given, ids):
+    model = build("llava").model
+    monkeypatch.setattr(model.generation_config, "eos_token_id", given)
+    assert end_token_ids(model) == ids
+
+
+@pytest.mark.parametrize("given", ["3", {}, [[1], 2], 1.5, [None], 10**30, True])
+def test_tokens_that_cannot_end_a_turn(monkeypatch, given):
+    model = build("llava").model
+    monkeypatch.setattr(model.generation_config, "eos_token_id", given)
+    with pytest.raises(ValueError, match=r"eos_token_id is .*a whole number or a list"):
+        end_token_ids(model)

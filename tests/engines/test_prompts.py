@@ -175,3 +175,13 @@ def test_what_the_tokenizer_cannot_write_is_refused(monkeypatch):
 def test_a_processor_without_tokenizer_is_refused():
     with pytest.raises(TypeError, match="has no tokenizer"):
         Prompter(object(), GENERIC, 5)
+
+
+@pytest.mark.parametrize("error", [StopIteration(), TypeError("int + list"), KeyError("size")])
+def test_a_processor_that_fails_is_named(lb, monkeypatch, error):
+    def fail(self, **arguments):
+        raise error
+
+    monkeypatch.setattr(type(lb._prompter.processor), "__call__", fail)
+    with pytest.raises(ValueError, match=f"processor fails: {type(error).__name__}"):
+        lb.sample(noise(), "what?", 2, max_new_tokens=2)

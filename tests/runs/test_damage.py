@@ -1,6 +1,7 @@
 """A run that is not what was written: no number comes from it, and the same command mends it."""
 
 import json
+import os
 import shutil
 from dataclasses import replace
 
@@ -410,3 +411,13 @@ def change_old(folder, **changes):
     kept = {name: value for name, value in data.items() if value is not None}
     (folder / "manifest.json").write_text(json.dumps(kept))
     return Run(folder)
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "shards/00001.json", "items/00001.parquet"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(command, folder, file):
+    (folder / file).unlink()
+    os.mkfifo(folder / file)
+    for arguments in (("study", "oracle", folder), ("runs", "verify", folder)):
+        status, _, err = command(*arguments)
+        assert (status, err.count("\n")) == (1, 1)
+        assert file in err

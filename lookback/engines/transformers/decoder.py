@@ -127,6 +127,9 @@ class Decoder:
         Args:
             inputs: what the model takes.
             source: (P,), True for the tokens whose attention A_t is.
+
+        Raises:
+            ValueError: it is no prompt of this model.
         """
         if len(inputs["input_ids"]) != 1:
             raise ValueError(f"expected one prompt, got a batch of {len(inputs['input_ids'])}")
@@ -145,13 +148,30 @@ class Decoder:
         cache = prompt_cache(self.model)
         reader = LastRow(source[None], keys=ids.shape[1], by_layer=True)
         with self._running(), reading(reader):
-            out = self.model(**inputs, past_key_values=cache, use_cache=True, **self.last_row)
+            try:
+                out = self.model(**inputs, past_key_values=cache, use_cache=True, **self.last_row)
+            except IndexError:
+                self._refuse_unknown(ids)
+                raise
             logits, lookback = out.logits[:, -1], reader.lookback(self.layers)
             prefix = Prefix.of(cache, ids[0], source, logits, lookback)
             prefix.state = snapshot(self.model)
         if inputs.get("position_ids") is not None:
             prefix.positions = inputs["position_ids"][..., -1:] + 1
         return prefix
+
+    def _refuse_unknown(self, ids: Tensor) -> None:
+        """Say that a prompt failed for its tokens; some models take placeholders they do not know.
+
+        Raises:
+            ValueError: it has tokens that the model does not know.
+        """
+        known, largest = self.model.get_input_embeddings().weight.shape[0], int(ids.max())
+        if largest >= known:
+            raise ValueError(
+                f"the prompt has the token {largest}, and the model knows {known}: do its "
+                "tokenizer and its weights belong together?"
+            )
 
     def score(
         self,

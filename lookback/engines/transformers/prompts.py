@@ -171,7 +171,7 @@ class Prompter:
         if border is None:
             raise SourceError("the tokenizer has no special token to tell the images apart by")
         text = "".join(border + words[kind] for kind in order) + border
-        inputs = self.processor(**self._arguments([conversation], [text]))
+        inputs = self._process(self._arguments([conversation], [text]))
         ids = inputs["input_ids"][0].tolist()
         number = self.tokenizer.convert_tokens_to_ids(border)
         edges = [i for i, token in enumerate(ids) if token == number][-len(order) - 1 :]
@@ -193,11 +193,33 @@ class Prompter:
             texts: their prompts, as `text` writes them.
             model: whose device and dtype they get.
             length: pad to so many tokens; by default to the longest prompt.
+
+        Raises:
+            ValueError: the processor fails.
         """
         padding = {"padding": "max_length", "max_length": length, "padding_side": "left"}
         arguments = self._arguments(conversations, texts)
-        inputs = self.processor(**(arguments | padding if length is not None else arguments))
+        inputs = self._process(arguments | padding if length is not None else arguments)
         return to_model({k: v for k, v in inputs.items() if k != "labels"}, model)
+
+    def _process(self, arguments: dict[str, Any]) -> Any:
+        """What the processor makes of prompts and their images.
+
+        Its settings, and the template that wrote the prompt, come with the model: with odd ones it
+        can fail anywhere, with any kind of error.
+
+        Raises:
+            ValueError: it fails.
+        """
+        try:
+            return self.processor(**arguments)
+        except (ValueError, OSError, ImportError, MemoryError):
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"this model's processor fails: {words(error)}; are its files whole, and does its "
+                "chat template write one placeholder for each image?"
+            ) from error
 
     def _arguments(
         self, conversations: Sequence[Conversation], texts: Sequence[str]

@@ -95,11 +95,28 @@ def check_supported(model: Any) -> int:
 
 
 def end_token_ids(model: PreTrainedModel, eos: Any = None) -> list[int]:
-    """The ids that end a turn: given, or of the generation config, or of the text config."""
+    """The ids that end a turn: given, or of the generation config, or of the text config.
+
+    Raises:
+        ValueError: they are no whole numbers.
+    """
     for ids in (eos, model.generation_config.eos_token_id, text_config(model).eos_token_id):
         if ids is not None:
-            return [ids] if isinstance(ids, int) else torch.as_tensor(ids).reshape(-1).tolist()
+            return _whole_numbers(ids)
     return []
+
+
+def _whole_numbers(ids: Any) -> list[int]:
+    try:
+        found = torch.as_tensor(ids).reshape(-1)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        found = torch.zeros(1)
+    if found.numel() and found.dtype not in (torch.int64, torch.int32):
+        raise ValueError(
+            f"the model's eos_token_id is {ids!r:.60}: a whole number or a list of them is needed, "
+            "see its generation_config.json"
+        )
+    return [int(one) for one in found]
 
 
 def fingerprint(folder: Path) -> str | None:

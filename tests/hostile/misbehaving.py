@@ -1,0 +1,44 @@
+"""Commands that do not end as promised, by way of a plugin: the worker and the rule must see it."""
+
+from typing import NamedTuple
+
+from hostile.case import Case, Limits
+
+
+class Misbehaviour(NamedTuple):
+    """A plugin's code, and how what is wrong with it begins."""
+
+    code: str
+    wrong: str
+
+
+MISBEHAVING = {
+    "computes for ever": Misbehaviour("while True: pass", "status -24"),  # SIGXCPU
+    "waits for ever": Misbehaviour("import time; time.sleep(1000)", "takes more than 10 s"),
+    "leaves a thread": Misbehaviour(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=[1000]).start()",
+        "takes more than 10 s",
+    ),
+    "aborts": Misbehaviour("import os; os.abort()", "status -6"),
+    "ends": Misbehaviour("import os; os._exit(7)", "status 7"),
+    "takes memory": Misbehaviour("x = b'x' * 2**30", "takes 1"),
+    "takes all memory": Misbehaviour("x = b'x' * 2**34", "says 'MemoryError'"),
+    "changes a file": Misbehaviour("open('kept.txt', 'w').write('yours')", "changed kept.txt"),
+    "removes a file": Misbehaviour("import os; os.unlink('kept.txt')", "changed kept.txt"),
+    "leaves a file": Misbehaviour("open('new.txt', 'w')", "changed new.txt"),
+    "leaves a file at its end": Misbehaviour(
+        "import atexit; atexit.register(lambda: open('new.txt', 'w'))", "changed new.txt"
+    ),
+    "murmurs": Misbehaviour(
+        "import sys; print('hm', file=sys.stderr)", "1 lines that are no notes"
+    ),
+    "colours": Misbehaviour("print('\\x1b[31m')", "out has control characters"),
+}
+
+
+def misbehave(code, place):
+    """A command with a plugin of that code."""
+    (place.folder / "mine.py").write_text(code)
+    (place.folder / "kept.txt").write_text("mine")
+    argv = ("scorers", "--json", "--plugin", "mine.py")
+    return Case(argv, code, limits=Limits(seconds=10, cpu_seconds=2, memory=2**30))

@@ -99,12 +99,13 @@ def image_token_id(config: Any) -> int:
     """The id of the placeholder that the vision tokens replace, as the model's own config says it.
 
     Raises:
-        ValueError: the config names no such token, so no image enters the context.
+        ValueError: the config names no such token, so no image enters the context, or names one
+            that cannot be.
     """
     for key in ("image_token_id", "image_token_index"):
         value = getattr(config, key, None)
         if isinstance(value, int):
-            return value
+            return _token_id(key, value)
     raise ValueError(
         f"the config of this {config.model_type!r} model has neither image_token_id nor "
         "image_token_index: LookBack needs a decoder whose context holds the vision tokens"
@@ -116,8 +117,14 @@ def video_token_id(config: Any) -> int | None:
     for key in ("video_token_id", "video_token_index"):
         value = getattr(config, key, None)
         if isinstance(value, int):
-            return value
+            return _token_id(key, value)
     return None
+
+
+def _token_id(key: str, value: int) -> int:
+    if not 0 <= value < 2**31:
+        raise ValueError(f"{key} = {value} in the model's config: a token id is needed")
+    return value
 
 
 TESTED = frozenset(

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lookback.families import FAMILIES, GENERIC, family_of, image_token_id
+from lookback.families import FAMILIES, GENERIC, family_of, image_token_id, video_token_id
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,10 @@ def test_the_image_token_is_read_from_the_config():
 def test_settings_of_a_model_that_are_none(own):
     with pytest.raises(ValueError, match="the model's config has"):
         family_of(SimpleNamespace(model_type="llava", lookback=own))
+
+
+@pytest.mark.parametrize("value", [-1, 2**31, 2**70])
+def test_a_token_that_cannot_be_is_named(value):
+    for read, key in ((image_token_id, "image_token_index"), (video_token_id, "video_token_id")):
+        with pytest.raises(ValueError, match=f"{key} = {value} in the model's config"):
+            read(SimpleNamespace(**{key: value}))

@@ -123,10 +123,17 @@ class Manifest:
             raise RunError(f"{str(path)!r} is no manifest: {error}") from None
         if not isinstance(data, dict):
             raise RunError(f"{str(path)!r} is no manifest: it is {data!r:.60}")
+        written = data.pop("checksum", None)
         try:
-            return cls(**_known(_upgraded(data)))
+            found = cls(**_known(_upgraded(data)))
         except (RunError, TypeError) as error:
             raise RunError(f"{str(path)!r} is no manifest of ours: {error}") from None
+        if found.recorded and written != checksum(data):
+            raise RunError(
+                f"{str(path)!r} is not as it was written (its checksum differs): put the file back "
+                "as it was, or make the run again in another folder"
+            )
+        return found
 
     def write(self, folder: Path) -> None:
         """Write it, whole or not at all."""
@@ -134,8 +141,10 @@ class Manifest:
             temporary.write_text(self._json(), encoding="utf-8")
 
     def _json(self) -> str:
+        data = asdict(self)
         # Not every reader of JSON knows NaN, and none takes it for the same setting again.
-        return json.dumps(asdict(self), indent=1, allow_nan=False) + "\n"
+        whole = data | {"checksum": checksum(data)}
+        return json.dumps(whole, indent=1, allow_nan=False) + "\n"
 
     def check_format(self, folder: Path) -> None:
         """Refuse to go on with a run of an older format.
@@ -220,6 +229,11 @@ def _known(data: dict[str, Any]) -> dict[str, Any]:
     if unknown:
         raise RunError(f"it has an unknown {unknown[0]!r}")
     return data
+
+
+def checksum(data: Mapping[str, Any]) -> str:
+    """Of all that a manifest says: a changed digit in it must be an error, not another number."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def identity(settings: Mapping[str, Any]) -> str:

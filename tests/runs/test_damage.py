@@ -421,3 +421,25 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(command, folder, file):
         status, _, err = command(*arguments)
         assert (status, err.count("\n")) == (1, 1)
         assert file in err
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"defaults": {"alpha": 0.5, "lam": 9.0}},
+        {"title": "Another"},
+        {"created": "2020-01-01T00:00:00+00:00"},
+        {"checksum": "0" * 64},
+        {"checksum": None},
+    ],
+)
+def test_a_manifest_with_one_word_changed_gives_no_numbers(command, folder, changes):
+    path = folder / "manifest.json"
+    data = {
+        name: value for name, value in (json.loads(path.read_text()) | changes).items() if value
+    }
+    path.write_text(json.dumps(data))
+    for arguments in (("study", "oracle", folder), ("runs", "verify", folder), LINES):
+        status, out, err = command(*arguments)
+        assert (status, out, err.count("\n")) == (1, "", 1)
+        assert "is not as it was written" in err

@@ -20,10 +20,12 @@ def given(monkeypatch):
         And has more to say of it.
         """
         calls.append((model, processor, depth))
+        return ToyEngine()
 
     @engine("open")
     def takes_all(model=None, processor=None, *, quiet=False, **settings):
         calls.append((quiet, settings))
+        return ToyEngine()
 
     return calls
 

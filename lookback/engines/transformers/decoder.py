@@ -220,7 +220,7 @@ class Decoder:
             asked = torch.full_like(ids[:, :1], prefix.last)
             rows = torch.cat([asked, ids[:, :-1]], 1)
             reader = SharedPrefix(shorter, hidden=hidden)
-            signals = torch.empty(len(SIGNALS), *ids.shape, dtype=torch.float32, device=ids.device)
+            signals = self._room(ids.shape, ids.device)
             self._read(shorter, reader, rows, ids, signals)
             return unpadded(batch, signals)
 
@@ -253,9 +253,7 @@ class Decoder:
     ) -> list[Continuation]:
         ids = padded(responses).to(prefix.logits.device)
         n, looks = len(responses), self._looks(by_layer)
-        signals = torch.empty(
-            len(SIGNALS) - 1 + looks, *ids.shape, dtype=torch.float32, device=ids.device
-        )
+        signals = self._room(ids.shape, ids.device, by_layer)
         stats = token_stats(prefix.logits.expand(n, -1), ids[:, 0])
         signals[..., 0] = stack_signals(stats, prefix.lookback[:looks, 0].expand(-1, n))
         reader = SharedPrefix(prefix, tap=self.tap, by_layer=by_layer)
@@ -268,17 +266,26 @@ class Decoder:
         """Send `rows` (n, R) on after the prefix; row r gives the signals of `next_ids[:, r]`."""
         n, length = rows.shape
         cache = SharedCache(prefix, n)
-        step = 1 if self.habits.stepwise else max(1, self.batch_rows // n)
         with reading(reader):
-            for part in (slice(i, i + step) for i in range(0, length, step)):
+            for part in self._pieces(n, length):
                 logits, lookback = self._forward(rows[:, part], cache, reader)
                 stats = token_stats(logits.flatten(0, 1), next_ids[:, part].flatten())
                 found = stack_signals(stats, lookback.flatten(1))
                 signals[..., part] = found.unflatten(1, (n, -1))
 
+    def _pieces(self, n: int, length: int) -> Iterator[slice]:
+        """The rows of n continuations in pieces: as many at a time as memory and habits allow."""
+        step = 1 if self.habits.stepwise else max(1, self.batch_rows // n)
+        return (slice(start, start + step) for start in range(0, length, step))
+
     def _looks(self, by_layer: bool) -> int:
         """How many numbers a token's attention leaves: A_t, and that of each layer."""
         return 1 + self.layers * by_layer
+
+    def _room(self, shape: Sequence[int], device: torch.device, by_layer: bool = False) -> Tensor:
+        """Room for the signals of continuations, (n, T), as `stack_signals` orders them."""
+        numbers = len(SIGNALS) - 1 + self._looks(by_layer)
+        return torch.empty(numbers, *shape, dtype=torch.float32, device=device)
 
     def _importance(
         self, prefix: Prefix, responses: list[Sequence[int]], layers: tuple[int, int]
@@ -289,9 +296,8 @@ class Decoder:
         ends = torch.tensor([len(one) for one in responses], device=ids.device)
         valid = torch.arange(length, device=ids.device) < ends[:, None]
         cache, reader = SharedCache(prefix, n), Importance(prefix, n, layers)
-        step = 1 if self.habits.stepwise else max(1, self.batch_rows // n)
         with reading(reader):
-            for part in (slice(i, i + step) for i in range(0, length, step)):
+            for part in self._pieces(n, length):
                 reader.valid = valid[:, part]
                 self._forward(ids[:, part], cache, reader)
         return reader.received
@@ -355,9 +361,7 @@ class Decoder:
         steps = min(max_new_tokens, self.max_length - prefix.length)
         uniform = torch.from_numpy(streams(seed, n, steps)).float().to(device)
         looks = self._looks(by_layer)
-        signals = torch.empty(
-            len(SIGNALS) - 1 + looks, n, steps, dtype=torch.float32, device=device
-        )
+        signals = self._room((n, steps), device, by_layer)
         drawn = Drawn(n, end_tokens, stopped)
         every = self.look_every or (1 if cheap_to_read(signals) or self.switches else LOOK_EVERY)
 

@@ -21,7 +21,7 @@ from lookback.engines.transformers.compat import (
     flash_attention_on_cuda,
     memory_efficient_attention,
 )
-from lookback.engines.transformers.products import plain_attention
+from lookback.engines.transformers.products import group, plain_attention, ungroup
 
 _HALF = (torch.float16, torch.bfloat16)
 
@@ -72,15 +72,10 @@ class Kernel:
             bias = bias.to(query.dtype)
         if self.groups or heads == key.shape[1]:
             return self.run(query, key, value, bias, causal, scale)
-        folded = query.unflatten(1, (key.shape[1], -1)).flatten(2, 3)
         if bias is not None:
-            shape = bias.shape[0], heads, *bias.shape[2:]
-            bias = bias.expand(shape).unflatten(1, (key.shape[1], -1)).flatten(2, 3)
-        out, lse = (
-            x.unflatten(2, (-1, rows)).flatten(1, 2)
-            for x in self.run(folded, key, value, bias, causal, scale)
-        )
-        return out, lse
+            bias = group(bias.expand(-1, heads, -1, -1), key.shape[1])
+        out, lse = self.run(group(query, key.shape[1]), key, value, bias, causal, scale)
+        return ungroup(out, rows), ungroup(lse, rows)
 
 
 KERNELS = (

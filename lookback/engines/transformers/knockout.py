@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lookback.engines.transformers.prefix import Prefix, SharedPrefix, fold, unfold
-from lookback.engines.transformers.products import MATH_SCORES, wide_product
+from lookback.engines.transformers.products import MATH_SCORES, scores_of
 from lookback.engines.transformers.tap import Call
 
 
@@ -46,11 +46,8 @@ class Importance(SharedPrefix):
         order = self.prefix.order[:source]
         step = max(1, MATH_SCORES // (heads * rows * source))
         for part in (slice(i, i + step) for i in range(0, n, step)):
-            folded = fold(call.query[part], kv_heads)
-            scores = wide_product(folded, source_keys[None].mT) * scale
+            scores = scores_of(fold(call.query[part], kv_heads), source_keys[None], scale, softcap)
             scores = unfold(scores, rows, heads)  # (s, H_kv, g, R, source)
-            if softcap is not None:
-                scores = softcap * torch.tanh(scores / softcap)
             weights = (scores - lse[part, ..., None]).exp()
             counts = self.valid[part, :, None].to(weights.device)
             if call.mask is not None:

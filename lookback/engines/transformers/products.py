@@ -45,14 +45,25 @@ def wide_product(one: Tensor, other: Tensor) -> Tensor:
     return one.float() @ other.float()
 
 
+def group(x: Tensor, kv_heads: int) -> Tensor:
+    """(B, H, R, ...) to (B, H_kv, g * R, ...).
+
+    Query heads that share a key head become further rows of it: no key is repeated.
+    """
+    return x.unflatten(1, (kv_heads, -1)).flatten(2, 3)
+
+
+def ungroup(x: Tensor, rows: int) -> Tensor:
+    """(B, H_kv, g * R, ...) back to (B, H, R, ...)."""
+    return x.unflatten(2, (-1, rows)).flatten(1, 2)
+
+
 def scores_of(query: Tensor, key: Tensor, scale: float, softcap: float | None = None) -> Tensor:
     """The scores (B, H, R, K) of query (B, H, R, D) and key (B, H_kv, K, D), in float32."""
-    # Query heads that share a key head are further rows: no key is repeated.
-    folded = query.unflatten(1, (key.shape[1], -1)).flatten(2, 3)  # (B, H_kv, g * R, D)
-    scores = wide_product(folded, key.mT) * scale
+    scores = wide_product(group(query, key.shape[1]), key.mT) * scale
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
-    return scores.unflatten(2, (-1, query.shape[2])).flatten(1, 2)
+    return ungroup(scores, query.shape[2])
 
 
 def plain_attention(
@@ -85,6 +96,5 @@ def plain_attention(
 def _rows(scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """Rows of values by their scores; one without any key is not a number."""
     weights = scores.softmax(-1).to(value.dtype)
-    folded = weights.unflatten(1, (value.shape[1], -1)).flatten(2, 3)  # (B, H_kv, g * R, K)
-    out = wide_product(folded, value)
-    return out.unflatten(2, (-1, scores.shape[2])).flatten(1, 2), scores.logsumexp(-1)
+    out = wide_product(group(weights, value.shape[1]), value)
+    return ungroup(out, scores.shape[2]), scores.logsumexp(-1)

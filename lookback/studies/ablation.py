@@ -7,7 +7,8 @@ from typing import Any
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import ALPHAS, LAMBDAS
-from lookback.studies.shared.base import Result, Runs, StudyError, study, title
+from lookback.studies.shared.base import Result, Runs, one_budget, study, title
+from lookback.studies.shared.budgets import join_budgets
 from lookback.studies.shared.methods import in_order
 from lookback.studies.shared.plots import tiles
 from lookback.studies.shared.selection import sweep
@@ -17,16 +18,14 @@ SYMBOLS = {"alpha": "α", "lam": "λ"}
 
 
 @study("ablation", paper="fig:ablation", title="Ablation", needs_quality=True)
-def ablation(runs: Runs, n: int = 25) -> Result:
+def ablation(runs: Runs, n: int | None = None) -> Result:
     """LookBack against alpha and against lambda, each with the other one off and as reported.
 
     Args:
         runs: the reported setting is each run's own.
-        n: the first n candidates, or all of a smaller run.
+        n: the first n candidates, or all of a smaller run; by default the N of all studies.
     """
-    if n < 1:
-        raise StudyError(f"n = {n}: must be at least 1")
-    found = [(run, _curves(run, min(n, run.n))) for run in in_order(runs.largest)]
+    found = [(run, _curves(run, one_budget(runs, run, n))) for run in in_order(runs.largest)]
     rows = [row for _, here in found for row in here]
     notes = [
         "Dashed: the other setting is 0. Dotted: the reported value of the one that varies.",
@@ -61,7 +60,7 @@ def _table(found: list[tuple[Run, list[dict[str, Any]]]]) -> Table:
         columns.append(mark_best([values[p] for p in ((0, 0), (alpha, 0), (0, lam), (alpha, lam))]))
     names = ("neither (mean log p)", "α alone", "λ alone", "both, as reported")
     header = [("", "Part"), *((run.model, title(run)) for run, _ in found)]
-    budgets = " or ".join(str(n) for n in sorted({rows[0]["N"] for _, rows in found}))
+    budgets = join_budgets(rows[0]["N"] for _, rows in found)
     caption = f"What α and λ add, each at its reported value; per cent at N = {budgets}."
     return Table(header, rows_of_columns(names, columns), caption, "fig:ablation")
 

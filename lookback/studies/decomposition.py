@@ -9,7 +9,8 @@ import numpy as np
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array, lookback_scores
 from lookback.studies.shared.base import Result, Runs, study, title
-from lookback.studies.shared.pairs import Pair, control_pairs
+from lookback.studies.shared.budgets import join_budgets
+from lookback.studies.shared.pairs import Pair, control_pairs, fewer_notes
 from lookback.studies.shared.plots import tiles
 from lookback.studies.shared.selection import bootstrap_means, interval, quality_of_picks
 from lookback.studies.shared.tables import Table
@@ -39,7 +40,8 @@ def decomposition(runs: Runs, responses: int = 5000) -> Result:
         runs: with controls that looked at a random image.
         responses: the most responses of a run whose mentions of objects are read.
     """
-    pairs, notes = control_pairs(runs, "random"), [*NOTES]
+    pairs = control_pairs(runs, "random")
+    notes = [*NOTES, *fewer_notes(pairs)]
     rows: list[dict[str, Any]] = []
     drops, mention_lines = [], []
     for pair in pairs:
@@ -60,7 +62,7 @@ def decomposition(runs: Runs, responses: int = 5000) -> Result:
             rows.append(_row(pair, "AUC", f"{factor}, {image} image") | {"value": value} | counts)
         printed = ["-" if np.isnan(value) else f"{value:.3f}" for value in values.values()]
         mention_lines.append([name, *map(str, counts.values()), *printed])
-    tables = [Table(DROP_HEADER, drops, "LookBack with factors from a random image, per cent.")]
+    tables = [Table(DROP_HEADER, drops, _caption(pairs))]
     if mention_lines:
         caption = "Right against wrong mentions of objects, by image."
         tables.append(Table(AUC_HEADER, mention_lines, caption))
@@ -109,6 +111,11 @@ DROP_HEADER += [
 ]
 AUC_HEADER = [("", "Benchmark"), ("Mentions", "right"), ("Mentions", "wrong")]
 AUC_HEADER += [(f"AUC of {name}", image) for name in ("A", "log p") for image in ("own", "random")]
+
+
+def _caption(pairs: list[Pair]) -> str:
+    budgets = join_budgets(pair.n for pair in pairs)
+    return f"LookBack with factors from a random image, N = {budgets}, per cent."
 
 
 def _drops(rows: list[dict[str, Any]]) -> list[str]:

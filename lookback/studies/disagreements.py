@@ -48,7 +48,7 @@ def disagreements(
     lines, notes = [], ["Automatic: which text has the higher quality by the benchmark's measure."]
     several = in_order(runs.largest)
     for run in several:
-        found = sample_cases(run, first, second, cases, seed)
+        found = sample_cases(run, runs.budget(run), first, second, cases, seed)
         sample = [row for row in found if row["set"]]
         rows += found
         name = f"{title(run)}, {run.model}"
@@ -56,7 +56,7 @@ def disagreements(
         lines.append([f"Automatic, {name}, all", *verdict_counts(found)])
         fewer = "" if len(sample) == cases else f" (fewer than the {cases} asked for)"
         notes.append(
-            f"{name}: {len(found)} disagreements in {len(run.ids)} items, N={run.n}; "
+            f"{name}: {len(found)} disagreements in {len(run.ids)} items, N={runs.budget(run)}; "
             f"{len(sample)} drawn{fewer}."
         )
         unjudged = sum(not has_verdict(row) for row in found)

@@ -12,7 +12,13 @@ from lookback.scores.formula import Array
 from lookback.studies.shared.base import Result, Runs, study, title
 from lookback.studies.shared.distributions import BINS, histograms, ks_distance, overlap
 from lookback.studies.shared.methods import own_methods, titles
-from lookback.studies.shared.pairs import Pair, control_pairs, mean_agreement, same_picks
+from lookback.studies.shared.pairs import (
+    Pair,
+    control_pairs,
+    fewer_notes,
+    mean_agreement,
+    same_picks,
+)
 from lookback.studies.shared.plots import panels
 from lookback.studies.shared.selection import bootstrap_means, interval
 from lookback.studies.shared.tables import Table
@@ -44,7 +50,8 @@ def image_sensitivity(runs: Runs) -> Result:
     rows = [row for pair in pairs for row in _rows(pair, own)]
     own = [method for method in own if any(row["first"] == method for row in rows)]
     tables = [_table(list(group), own) for _, group in groupby(rows, key=lambda row: row["model"])]
-    return Result(rows, tables, _figure(pairs, rows, own), NOTES)
+    notes = [*NOTES, *fewer_notes(pairs)]
+    return Result(rows, tables, _figure(pairs, rows, own), notes)
 
 
 def _rows(pair: Pair, own: list[str]) -> list[dict[str, Any]]:
@@ -61,7 +68,7 @@ def _rows(pair: Pair, own: list[str]) -> list[dict[str, Any]]:
         row |= {"first": first, "second": second, "items": len(same)}
         row |= {"agreement": mean_agreement(same), "low": low, "high": high}
         row["same_text"] = mean_agreement(same_picks(a, b, texts))
-        row["chance"] = float((1 / pair.run.sizes[pair.rows]).mean())
+        row["chance"] = float((1 / pair.sizes).mean())
         rows.append(row | _distributions(*_responses(a, b), comparable=second == WITHOUT))
     return rows
 

@@ -11,7 +11,15 @@ import numpy as np
 from lookback.runs import Run
 from lookback.scores.asking import judge_choice, usc_choice
 from lookback.scores.base import get_scorer
-from lookback.studies.shared.base import Result, Runs, StudyError, study, title
+from lookback.studies.shared.base import (
+    Result,
+    Runs,
+    StudyError,
+    other_run_note,
+    study,
+    title,
+)
+from lookback.studies.shared.budgets import join_budgets
 from lookback.studies.shared.methods import in_order, own_methods, titles
 from lookback.studies.shared.plots import Dots, dots
 from lookback.studies.shared.selection import (
@@ -28,41 +36,63 @@ ASKED = ("usc", "judge")
 
 
 @study("judge", paper="tab:appendix_judge", title="Judge", needs_quality=True)
-def judge(runs: Runs, n: int = 5) -> Result:
+def judge(runs: Runs, n: int | None = None) -> Result:
     """Random, USC, the pairwise judge and LookBack; and how many replies could not be read.
 
     Args:
-        runs: of each model and benchmark the first that has the judge's scores.
-        n: the first n candidates.
+        runs: of each model and benchmark the largest or, if it has no scores of the judge, the
+            first that has.
+        n: the first n candidates; by default the largest N of all studies that was judged.
 
     Raises:
         StudyError: no run has the judge's scores for n candidates.
     """
-    judged: dict[tuple[str, str], Run] = {}
-    for run in runs.own:
-        if has_scores(run, "judge", n):
-            judged.setdefault((run.model, run.benchmark), run)
-    if not judged:
-        raise StudyError(
-            f"no run here has recorded judge@{n}: run its command again with --scorers judge@{n} "
-            f"(and --scorers usc@{n} for the comparison)"
-        )
-    methods = [*COMPARED, *own_methods(judged.values())]
+    judged, notes = _judged(runs, n)
+    sizes = dict(judged)
+    methods = [*COMPARED, *own_methods(sizes)]
     rows: list[dict[str, Any]] = []
     tables = []
-    for model, group in groupby(in_order(list(judged.values())), key=lambda run: run.model):
-        here = [_row(run, method, n) for run in group for method in methods]
+    for model, group in groupby(in_order(list(sizes)), key=lambda run: run.model):
+        here = [_row(run, method, sizes[run]) for run in group for method in methods]
         rows += here
-        caption = f"Best of {n} with {model} as its own judge, per cent."
+        budgets = join_budgets(row["N"] for row in here)
+        caption = f"Best of {budgets} with {model} as its own judge, per cent."
         tables.append(_table(here, "value", methods, caption))
         caption = f"Replies of {model} that could not be read, per cent."
         tables.append(_table(here, "unread", ASKED, caption))
-    notes = [
+    notes += [
         "Where a reply of USC cannot be read the first candidate gets the vote; where one of the "
         "judge cannot, the winner so far stays.",
         "Random is the expectation over picks. Intervals: 2,000 bootstrap samples of items.",
     ]
     return Result(rows, tables, _figure(rows), notes)
+
+
+def _judged(runs: Runs, n: int | None) -> tuple[list[tuple[Run, int]], list[str]]:
+    """Of each model and benchmark the run that was judged, and for which N; and notes on them."""
+    found: dict[tuple[str, str], tuple[Run, int]] = {}
+    for run in (*runs.largest, *runs.own):
+        asked = runs.budgets(run) if n is None else [n]
+        counts = [count for count in asked if has_scores(run, "judge", count)]
+        if counts:
+            found.setdefault((run.model, run.benchmark), (run, max(counts)))
+    if not found:
+        raise StudyError(_unjudged(runs, n))
+    others = [run for run, _ in found.values() if run not in runs.largest]
+    return list(found.values()), [other_run_note(run, "the judge's scores") for run in others]
+
+
+def _unjudged(runs: Runs, n: int | None) -> str:
+    """Which recordings are wanted, and which there are for another N."""
+    asked = {count for run in runs.largest for count in runs.budgets(run)} if n is None else {n}
+    wanted = join_budgets(asked)
+    there = sorted({r for run in runs.own for r in run.recorded if r.partition("@")[0] == "judge"})
+    else_n = f" ({', '.join(there)} is there: ask for that N with --n)" if there else ""
+    least = min(asked)
+    return (
+        f"no run here has recorded the judge for N = {wanted}{else_n}: run its command again with "
+        f"--scorers judge@{least} (and --scorers usc@{least} for the comparison)"
+    )
 
 
 def _row(run: Run, method: str, n: int) -> dict[str, Any]:
@@ -96,12 +126,14 @@ def _table(rows: list[dict[str, Any]], key: str, methods: Sequence[str], caption
     benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
     cells = {(row["method"], row["benchmark"]): row[key] for row in rows}
     numbers = np.array([[cells[m, b] for b in benchmarks] for m in methods])
-    numbers = np.column_stack([numbers, numbers.mean(axis=1)])
+    average = ["Avg."] if len(benchmarks) > 1 else []  # of one it would say the same again
+    if average:
+        numbers = np.column_stack([numbers, numbers.mean(axis=1)])
     columns: list[list[Any]] = [mark_best(column) for column in numbers.T]
     if key == "unread":  # no contest
         columns = [[cell.text for cell in column] for column in columns]
     lines = rows_of_columns(titles(methods), columns)
-    header = [("", name) for name in ("Method", *benchmarks, "Avg.")]
+    header = [("", name) for name in ("Method", *benchmarks, *average)]
     return Table(header, lines, caption, "tab:appendix_judge")
 
 

@@ -11,7 +11,16 @@ import numpy as np
 from lookback.benchmarks import english
 from lookback.scores.base import get_scorer
 from lookback.studies.shared import speech
-from lookback.studies.shared.base import Result, Runs, StudyError, study, title
+from lookback.studies.shared.base import (
+    Result,
+    Runs,
+    StudyError,
+    one_budget,
+    other_run_note,
+    study,
+    title,
+)
+from lookback.studies.shared.budgets import join_budgets
 from lookback.studies.shared.layer_findings import CHOSEN, REFERENCES, Found, Settings, analyse
 from lookback.studies.shared.layers import name_of, parts_of
 from lookback.studies.shared.methods import in_order
@@ -32,7 +41,7 @@ NOTES = [
 @study("layers", title="Layers", needs_quality=True)
 def layers(
     runs: Runs,
-    n: int = 25,
+    n: int | None = None,
     splits: int = 20,
     seed: int = 0,
     responses: int = 2000,
@@ -43,7 +52,7 @@ def layers(
 
     Args:
         runs: those made with --by-layer are analysed, each by itself.
-        n: the first n candidates, or all of a smaller run.
+        n: the first n candidates, or all of a smaller run; by default the N of all studies.
         splits: how often the items are halved by lot, to choose layers on one half for the other.
         seed: of that lot.
         responses: the most responses of a run whose words and mentions are read.
@@ -52,13 +61,14 @@ def layers(
     Raises:
         StudyError: no run has signals by layer.
     """
-    if n < 1:
-        raise StudyError(f"n = {n}: must be at least 1")
     notes = [*NOTES[:2], *speech.NOTES, f"Tagged by spaCy with {english.model_name()}.", NOTES[2]]
-    settings, found = Settings(n, splits, seed, responses, alpha, lam), []
+    found = []
     for run in in_order(_with_layers(runs).largest):
-        one, more = analyse(run, settings)
+        budget = one_budget(runs, run, n)
+        one, more = analyse(run, Settings(budget, splits, seed, responses, alpha, lam))
         found.append(one)
+        if run not in runs.largest:
+            notes.append(other_run_note(run, "signals by layer"))
         notes += [f"{title(run)}, {run.model}: {note}" for note in more]
     rows = [row for one in found for row in (*_selection(one), *_words(one), *_mentions(one))]
     tables = []
@@ -75,7 +85,7 @@ def _with_layers(runs: Runs) -> Runs:
             "no run here has signals by layer: make one with `lookback run ... --by-layer --out "
             "DIR` and give it"
         )
-    return Runs(kept, runs.notes)
+    return Runs(kept, runs.notes, runs.ns)
 
 
 def _row(one: Found, measure: str, what: range | str, **numbers: float) -> dict[str, Any]:
@@ -132,7 +142,7 @@ def _selection_table(found: list[Found]) -> Table:
         columns.append([_gain(found, what) for what in chosen.values()])
         header.append(("Average", "gain"))
     lines = rows_of_columns(list(chosen), columns)
-    budget = " or ".join(str(n) for n in sorted({one.n for one in found}))
+    budget = join_budgets(one.n for one in found)
     caption = (
         f"LookBack with A_t from some layers, {found[0].run.model}, N = {budget}: points more than "
         "with all [95 % interval]."

@@ -20,13 +20,13 @@ def main(runs: Runs) -> Result:
     """Methods by benchmarks and N, with their average; best bold, second underlined.
 
     The average is over all benchmark-N combinations of a model; its interval resamples the items
-    of each benchmark. The oracle takes no part in the ranking.
+    of each benchmark. Of one combination there is none. The oracle takes no part in the ranking.
     """
     rows: list[dict[str, Any]] = []
     tables = []
     by_model = groupby(in_order(runs.largest), key=lambda run: run.model)
     for model, group in by_model:
-        found = method_rows(model, list(group))
+        found = method_rows(model, list(group), runs.budgets)
         rows += found
         tables += [_table(model, found), _leads(model, found)]
     notes = [
@@ -47,7 +47,8 @@ def _table(model: str, rows: list[dict[str, Any]]) -> Table:
     setups = list(
         dict.fromkeys((r["benchmark"], r["N"]) for r in rows if r["benchmark"] != "Average")
     )
-    setups.append(("Average", 0))
+    if len(setups) > 1:  # of one it would say the same again
+        setups.append(("Average", 0))
     cells = {(r["method"], r["benchmark"], r["N"]): r for r in rows if np.isfinite(r["value"])}
     methods = list(dict.fromkeys(r["method"] for r in rows if np.isfinite(r["value"])))
     rivals = [m for m in methods if m not in ceilings()]
@@ -70,7 +71,8 @@ def _table(model: str, rows: list[dict[str, Any]]) -> Table:
 def _leads(model: str, rows: list[dict[str, Any]]) -> Table:
     """How far LookBack is ahead, averaged over benchmarks; samples are the same for both."""
     cells = {(r["method"], r["N"]): r for r in rows if r["benchmark"] == "Average"}
-    budgets = [*sorted({n for _, n in cells} - {0}), 0]
+    budgets = sorted({n for _, n in cells} - {0})
+    budgets += [0] if len(budgets) > 1 else []  # of one N the average is the same again
     lines = []
     for method in dict.fromkeys(r["method"] for r in rows):
         if method == "lookback" or not any(key[0] == method for key in cells):

@@ -10,22 +10,23 @@ from lookback.scores.base import get_scorer
 from lookback.studies.shared.base import Result, Runs, study, title
 from lookback.studies.shared.methods import in_order
 from lookback.studies.shared.plots import panels
-from lookback.studies.shared.selection import budgets, outcome, percent
+from lookback.studies.shared.selection import outcome, percent
 from lookback.studies.shared.tables import Table
 
 
 @study("oracle", paper="tab:oracle_by_benchmark", title="Oracle", needs_quality=True)
 def oracle(runs: Runs) -> Result:
-    """The best candidate, the average one, and the gap between them, for both N."""
+    """The best candidate, the average one, and the gap between them, for each N."""
     rows = []
     for run in in_order(runs.largest):
-        for n in budgets(run):
+        for n in runs.budgets(run):
             top, mean = (percent(outcome(run, method, n)) for method in ("oracle", "random"))
             rows.append(_row(run.model, title(run), n, top, mean, len(run.ids)))
     benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
+    several = len(benchmarks) > 1
     for model, n in _setups(rows):
         here = [r for r in rows if (r["model"], r["N"]) == (model, n)]
-        if len(here) == len(benchmarks):
+        if several and len(here) == len(benchmarks):
             top, mean = (float(np.mean([r[key] for r in here])) for key in ("oracle", "mean"))
             rows.append(_row(model, "Average", n, top, mean, 0))
     tables = [
@@ -39,8 +40,11 @@ def oracle(runs: Runs) -> Result:
     notes = [
         "The oracle takes the candidate of the highest quality; the mean is what a random pick is "
         "expected to give. The gap is what a selection can gain.",
-        "An average is over all benchmarks of the table; a model that lacks one has none.",
     ]
+    if several:
+        notes.append(
+            "An average is over all benchmarks of the table; a model that lacks one has none."
+        )
     return Result(rows, tables, _figure(rows), notes)
 
 
@@ -62,7 +66,7 @@ def _table(rows: list[dict[str, Any]], keys: tuple[str, ...], caption: str) -> T
     cells = {(r["benchmark"], r["model"], r["N"]): r for r in rows}
     names = [name for name in dict.fromkeys(r["benchmark"] for r in rows) if name != "Average"]
     lines = []
-    for name in (*names, "Average"):
+    for name in (*names, "Average") if len(names) > 1 else names:
         found = [cells.get((name, *setup)) for setup in setups]
         lines.append([name, *(f"{r[key]:.2f}" if r else "-" for r in found for key in keys)])
     header = [

@@ -30,7 +30,7 @@ def overhead(runs: Runs, items: int = 50) -> Result:
     """
     if items < 1:
         raise StudyError(f"items = {items}: must be at least 1")
-    found = [(run, _rows(run, items)) for run in in_order(runs.largest)]
+    found = [(run, _rows(run, items, runs.budget(run))) for run in in_order(runs.largest)]
     rows = [row for _, here in found for row in here]
     notes = [
         "Times of scorers that look again were recorded by the run: they are of its machine and "
@@ -44,16 +44,19 @@ def overhead(runs: Runs, items: int = 50) -> Result:
     return Result(rows, [_table(*one) for one in found], _figure(found), notes)
 
 
-def _rows(run: Run, items: int) -> list[dict[str, Any]]:
+def _rows(run: Run, items: int, n: int) -> list[dict[str, Any]]:
     """A row per scorer, from the cheapest; "name@N" where the other candidates matter."""
-    times = {name: ("measured now", values) for name, values in _measured(run, items).items()}
+    times = {name: ("measured now", values) for name, values in _measured(run, items, n).items()}
     times |= {name: ("recorded", values) for name, values in _recorded(run).items()}
     base = float(np.mean(times["lookback"][1]))
     rows = []
     for name, (source, values) in times.items():
         ms, std = float(np.mean(values)), float(np.std(values))
+        of = n if source == "measured now" else int(name.partition("@")[2] or run.n)
         labels = {"model": run.model, "benchmark": title(run), "scorer": name, "source": source}
-        rows.append(labels | {"ms": ms, "std": std, "ratio": ms / base, "items": len(values)})
+        rows.append(
+            labels | {"N": of, "ms": ms, "std": std, "ratio": ms / base, "items": len(values)}
+        )
     return sorted(rows, key=lambda row: row["ms"])
 
 
@@ -66,9 +69,9 @@ def _recorded(run: Run) -> dict[str, list[float]]:
     return {name: values for name, values in found.items() if values}
 
 
-def _measured(run: Run, items: int) -> dict[str, list[float]]:
+def _measured(run: Run, items: int, n: int) -> dict[str, list[float]]:
     """The same, now, of each scorer that is arithmetic on signals."""
-    some = [run.candidates(row) for row in range(min(items, len(run.places)))]
+    some = [run.candidates(row)[:n] for row in range(min(items, len(run.places)))]
     names = measured_methods(run)
     for name in names:
         some[0].scores(name)  # the first call loads and warms what the others need not
@@ -110,7 +113,8 @@ def _table(run: Run, rows: list[dict[str, Any]]) -> Table:
         [_look(r["scorer"])[0], *(_number(r[k]) for k in ("ms", "std", "ratio")), r["source"]]
         for r in rows
     ]
-    caption = f"Scoring after generation on {title(run)} with {run.model}."
+    budget = next(row["N"] for row in rows if row["scorer"] == "lookback")
+    caption = f"Scoring after generation on {title(run)} with {run.model}, N = {budget}."
     return Table(header, lines, caption, "fig:computation")
 
 

@@ -32,8 +32,10 @@ def pos(runs: Runs, responses: int = 2000) -> Result:
     notes = [*NOTES, f"Tagged by spaCy with {english.model_name()}."]
     found = []
     for run in in_order(runs.largest):
-        chosen = sample_responses(np.flatnonzero(run.lengths > 0), responses)
-        found.append((run, _rows(run, chosen)))
+        n = runs.budget(run)
+        known = np.flatnonzero((run.lengths > 0) & (run.index < n))
+        chosen = sample_responses(known, responses)
+        found.append((run, _rows(run, n, chosen)))
         tokens = int(run.lengths[chosen].sum())
         notes.append(f"{title(run)}, {run.model}: {len(chosen)} responses, {tokens} tokens.")
     rows = [row for _, here in found for row in here]
@@ -41,7 +43,7 @@ def pos(runs: Runs, responses: int = 2000) -> Result:
     return Result(rows, tables, _figure(found), notes)
 
 
-def _rows(run: Run, chosen: NDArray[np.intp]) -> list[dict[str, Any]]:
+def _rows(run: Run, n: int, chosen: NDArray[np.intp]) -> list[dict[str, Any]]:
     """A row per set, and a row per part of speech."""
     words = find_words(run, chosen)
     scores = {
@@ -51,7 +53,7 @@ def _rows(run: Run, chosen: NDArray[np.intp]) -> list[dict[str, Any]]:
     rows = []
     for group, members in (SETS | {tag: (tag,) for tag in TAGS}).items():
         here = words.within(members)
-        row = {"model": run.model, "benchmark": title(run), "group": group}
+        row = {"model": run.model, "benchmark": title(run), "N": n, "group": group}
         means = {n: float(v[here].mean()) if here.any() else np.nan for n, v in scores.items()}
         rows.append(row | means | {"words": int(here.sum())})
     return rows

@@ -10,7 +10,7 @@ import numpy as np
 from lookback.scores.base import SCORERS, get_scorer
 from lookback.studies.shared.base import Result, Runs, study
 from lookback.studies.shared.methods import own_methods, titles
-from lookback.studies.shared.pairs import control_pairs, replacement_row
+from lookback.studies.shared.pairs import control_pairs, fewer_notes, replacement_row
 from lookback.studies.shared.plots import Dots, dots
 from lookback.studies.shared.tables import Cell, Table
 
@@ -44,7 +44,7 @@ def random_image(runs: Runs) -> Result:
     for _, group in groupby(rows, key=lambda row: row["model"]):
         here = list(group)
         tables += [_agreement(here), _control(here)]
-    return Result(rows, tables, _figure(rows), NOTES)
+    return Result(rows, tables, _figure(rows), [*NOTES, *fewer_notes(pairs)])
 
 
 def _and_own(methods: tuple[str, ...], rows: list[dict[str, Any]]) -> list[str]:
@@ -62,7 +62,7 @@ def _agreement(rows: list[dict[str, Any]]) -> Table:
         each = [values.get((benchmark, method), np.nan) for benchmark in benchmarks]
         values["Avg.", method] = float(np.mean(each))
     lines: list[list[Cell | str]] = []
-    for benchmark in (*benchmarks, "Avg."):
+    for benchmark in (*benchmarks, "Avg.") if len(benchmarks) > 1 else benchmarks:
         numbers = [values.get((benchmark, method), np.nan) for method in methods]
         here = ["-" if np.isnan(number) else f"{number:.3f}" for number in numbers]
         lowest = min(text for text in here if text != "-")

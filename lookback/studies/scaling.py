@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
 
@@ -18,7 +19,7 @@ from lookback.studies.shared.tables import Table, mark_best, rows_of_columns
 ADDED = ("mean_log_prob", "visual_lookback", "judge")
 """Shown beside the methods of the paper's main table."""
 SHOWN = (1, 2, 5, 10, 15, 20, 25)
-"""The N of the table; a run's own number of candidates joins them."""
+"""The N of the table; those asked for and the last one of the curves join them."""
 MARKERS = "Ds^vPX"
 """Of methods that have points alone, since they look at all N at once."""
 Curves = list[tuple[Run, list[dict[str, Any]]]]
@@ -30,7 +31,7 @@ def scaling(runs: Runs) -> Result:
     """Best of N against N, a panel per run, with a 95 % band for LookBack."""
     methods = scaling_methods(runs)
     found = [
-        (run, [row for method in methods for row in _curve(run, method)])
+        (run, [row for method in methods for row in _curve(run, method, _most(runs, run))])
         for run in in_order(runs.largest)
     ]
     notes = [
@@ -39,7 +40,7 @@ def scaling(runs: Runs) -> Result:
         "Intervals: the middle 95 % of 2,000 bootstrap samples of items.",
     ]
     rows = [row for _, here in found for row in here]
-    tables = [_table(run, here, methods) for run, here in found]
+    tables = [_table(run, here, methods, runs.ns or ()) for run, here in found]
     return Result(rows, tables, _figure(found, methods), notes)
 
 
@@ -48,8 +49,13 @@ def scaling_methods(runs: Runs) -> list[str]:
     return [*paper_methods(), *ADDED, *own_methods(runs.largest)]
 
 
-def _curve(run: Run, method: str) -> list[dict[str, Any]]:
-    found = outcomes(run, method, range(1, run.n + 1))
+def _most(runs: Runs, run: Run) -> int:
+    """Where the curves end: at the largest N asked for, by default at all that the run has."""
+    return run.n if runs.ns is None else runs.budget(run)
+
+
+def _curve(run: Run, method: str, most: int) -> list[dict[str, Any]]:
+    found = outcomes(run, method, range(1, most + 1))
     if not found:
         return []
     values = 100 * np.stack(list(found.values()), axis=1)  # (items, N)
@@ -62,8 +68,9 @@ def _curve(run: Run, method: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _table(run: Run, rows: list[dict[str, Any]], methods: list[str]) -> Table:
-    budgets = sorted({n for n in SHOWN if n <= run.n} | {run.n})
+def _table(run: Run, rows: list[dict[str, Any]], methods: list[str], asked: Sequence[int]) -> Table:
+    most = max(row["N"] for row in rows)
+    budgets = sorted({n for n in SHOWN if n <= most} | {*asked, most})
     cells = {(row["method"], row["N"]): row["value"] for row in rows}
     shown = [m for m in methods if any((m, n) in cells for n in budgets)]
     columns = [mark_best([cells.get((m, n), np.nan) for m in shown]) for n in budgets]
@@ -79,10 +86,11 @@ def _figure(found: Curves, methods: list[str]) -> Any:
     markers = dict(zip(filter(_scores_sets, methods), cycle(MARKERS), strict=False))
     shown: dict[str, Any] = {}
     for (run, rows), (axis,) in zip(found, axes, strict=True):
+        most = max(row["N"] for row in rows)
         for method in dict.fromkeys(row["method"] for row in rows):
             here = [row for row in rows if row["method"] == method]
             n, values = [r["N"] for r in here], [r["value"] for r in here]
-            ours, points = method == "lookback", len(here) < run.n
+            ours, points = method == "lookback", len(here) < most
             scorer = get_scorer(method)
             style = "--" if scorer.expected == "uniform" else "-"
             shown[method] = axis.plot(

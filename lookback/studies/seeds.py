@@ -11,6 +11,7 @@ from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.signals import BY_LAYER
 from lookback.studies.shared.base import Result, Runs, StudyError, study, title
+from lookback.studies.shared.budgets import join_budgets
 from lookback.studies.shared.methods import in_order, own_methods, paper_methods, titles
 from lookback.studies.shared.plots import Dots, dots
 from lookback.studies.shared.selection import has_scores, outcome, percent
@@ -18,48 +19,69 @@ from lookback.studies.shared.tables import Table, mark_best, rows_of_columns
 
 
 @study("seeds", paper="tab:appendix_seed", title="Seeds", needs_quality=True)
-def seeds(runs: Runs, n: int = 5) -> Result:
+def seeds(runs: Runs, n: int | None = None) -> Result:
     """The mean and the standard deviation of each method over seeds.
 
     Args:
         runs: those that differ in nothing but the seed and the number of candidates count as one
             group; of several groups of a model and benchmark the one with most seeds is taken.
-        n: the first n candidates.
+        n: the first n candidates; by default the N of all studies that most seeds have, of
+            several the largest.
 
     Raises:
         StudyError: no model and benchmark has two seeds.
     """
-    if n < 1:
+    if n is not None and n < 1:
         raise StudyError(f"n = {n}: must be at least 1")
-    groups = _groups(runs, n)
+    found = _groups(runs, n)
+    groups = [group for _, group in found]
     methods = [*paper_methods(), *own_methods(run for group in groups for run in group)]
-    rows = [row for group in groups for method in methods for row in _rows(group, method, n)]
+    rows = [row for count, group in found for m in methods for row in _rows(group, m, count)]
     notes = ["Std is the sample's (divided by the number of seeds - 1)."]
     for group in groups:
         named = ", ".join(str(run.seed) for run in group)
         notes.append(f"{title(group[0])}, {group[0].model}: seeds {named}.")
-    return Result(rows, [_table(rows, n)], _figure(rows), notes)
+    return Result(rows, [_table(rows)], _figure(rows), notes)
 
 
-def _groups(runs: Runs, n: int) -> list[list[Run]]:
-    """Of each model and benchmark the runs of several seeds, by seed."""
-    found: dict[str, dict[int, Run]] = {}
+def _groups(runs: Runs, n: int | None) -> list[tuple[int, list[Run]]]:
+    """Of each model and benchmark an N and the runs of several seeds that have it, by seed."""
+    alike: dict[str, list[Run]] = {}
     for run in runs.own:
-        if run.seed is not None and run.n >= n:
-            found.setdefault(_settings(run), {}).setdefault(run.seed, run)
-    best: dict[tuple[str, str], list[Run]] = {}
-    for by_seed in found.values():
-        group = [by_seed[seed] for seed in sorted(by_seed)]
-        key = (group[0].model, group[0].benchmark)
-        if len(group) > max(1, len(best.get(key, []))):
-            best[key] = group
+        if run.seed is not None and run.n:
+            alike.setdefault(_settings(run), []).append(run)
+    best: dict[tuple[str, str], tuple[int, list[Run]]] = {}
+    for same in alike.values():
+        count, group = _most_seeds(same, _asked(runs, same, n))
+        key = (same[0].model, same[0].benchmark)
+        if len(group) > max(1, len(best[key][1]) if key in best else 0):
+            best[key] = count, group
     if not best:
+        least = min((c for same in alike.values() for c in _asked(runs, same, n)), default=n)
         raise StudyError(
-            f"no model and benchmark here has runs with two seeds and at least {n} candidates that "
-            "are otherwise the same: make another with `lookback run --seed 123 ...` and the "
-            "settings of the one that is there, and give both"
+            "no model and benchmark here has runs with two seeds"
+            + ("" if least is None else f" and at least {least} candidates")
+            + " that are otherwise the same: make another with `lookback run --seed 123 ...` and "
+            "the settings of the one that is there, and give both"
         )
-    return [best[run.model, run.benchmark] for run in in_order([g[0] for g in best.values()])]
+    ordered = in_order([group[0] for _, group in best.values()])
+    return [best[run.model, run.benchmark] for run in ordered]
+
+
+def _asked(runs: Runs, same: list[Run], n: int | None) -> list[int]:
+    """The N that may be shown, from large to small."""
+    if n is not None:
+        return [n]
+    return sorted(runs.ns or {count for run in same for count in runs.budgets(run)}, reverse=True)
+
+
+def _most_seeds(same: list[Run], asked: list[int]) -> tuple[int, list[Run]]:
+    """The N that most seeds have, of several the largest; and the first run of each seed, by it."""
+    found: list[tuple[int, list[Run]]] = []
+    for count in asked:
+        by_seed = {run.seed: run for run in reversed(same) if run.n >= count}
+        found.append((count, [by_seed[seed] for seed in sorted(by_seed, key=lambda s: s or 0)]))
+    return max(found, key=lambda one: len(one[1]))  # the first of them
 
 
 def _settings(run: Run) -> str:
@@ -86,7 +108,7 @@ def _methods(rows: list[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(row["method"] for row in rows))
 
 
-def _table(rows: list[dict[str, Any]], n: int) -> Table:
+def _table(rows: list[dict[str, Any]]) -> Table:
     cells = {(r["model"], r["benchmark"], r["method"]): r for r in rows}
     setups = list(dict.fromkeys((r["model"], r["benchmark"]) for r in rows))
     known = {key for key, row in cells.items() if np.isfinite(row["mean"])}
@@ -97,7 +119,8 @@ def _table(rows: list[dict[str, Any]], n: int) -> Table:
         tails = [f" ± {r['std']:.2f}" if np.isfinite(r["mean"]) else "" for r in here]
         columns.append(mark_best([r["mean"] for r in here], notes=tails))
     lines = rows_of_columns(titles(methods), columns)
-    caption = f"Best of {n} over random seeds: mean ± standard deviation, per cent."
+    budgets = join_budgets(row["N"] for row in rows)
+    caption = f"Best of {budgets} over random seeds: mean ± standard deviation, per cent."
     return Table([("", "Method"), *setups], lines, caption, "tab:appendix_seed")
 
 

@@ -13,7 +13,7 @@ from lookback.scores.formula import ALPHAS, LAMBDAS, Array
 from lookback.studies.shared.base import Result, Runs, study, title
 from lookback.studies.shared.methods import in_order, own_methods, paper_methods, titles
 from lookback.studies.shared.plots import tiles
-from lookback.studies.shared.selection import budgets, outcomes, percent, sweep
+from lookback.studies.shared.selection import outcomes, percent, sweep
 from lookback.studies.shared.tables import Cell, Table, mark_best, rows_of_columns
 
 
@@ -51,7 +51,9 @@ def sensitivity(runs: Runs, alpha: float = 0.25, lam: float = 1.25) -> Result:
     """
     found = in_order(runs.largest)
     baselines = [m for m in (*paper_methods(), *own_methods(found)) if m != "lookback"]
-    setups = [setup for run in found for setup in _setups(run, baselines, alpha, lam)]
+    setups = [
+        setup for run in found for setup in _setups(run, runs.budgets(run), baselines, alpha, lam)
+    ]
     rows = [
         {"model": s.run.model, "benchmark": title(s.run), "N": s.n}
         | {"alpha": a, "lam": b, "value": value, "items": len(s.run.ids)}
@@ -67,12 +69,13 @@ def sensitivity(runs: Runs, alpha: float = 0.25, lam: float = 1.25) -> Result:
         "A baseline that a run has no scores of takes no part.",
     ]
     tables = [_range(found, setups), _global(setups, alpha, lam)]
-    return Result(rows, tables, _figure({s.run: s.grid for s in setups}), notes)
+    return Result(rows, tables, _figure({s.run: s for s in setups}), notes)
 
 
-def _setups(run: Run, baselines: list[str], alpha: float, lam: float) -> list[Setup]:
+def _setups(
+    run: Run, sizes: list[int], baselines: list[str], alpha: float, lam: float
+) -> list[Setup]:
     """For each N the grid, and what each method gives."""
-    sizes = budgets(run)
 
     def values(method: str, **params: float) -> list[float]:
         found = outcomes(run, method, sizes, **params)
@@ -128,24 +131,25 @@ def _global(setups: list[Setup], alpha: float, lam: float) -> Table:
     # The reported setting stands below and takes no part in the ranking.
     cells: list[list[Cell | str]] = [[*mark_best(c[:-1]), f"{c[-1]:.2f}"] for c in columns]
     header = [("", name) for name in ("Method", *models, "Avg.")[: len(columns) + 1]]
-    caption = f"One setting for all, α = {alpha:g} and λ = {lam:g}: averages over benchmarks and N."
+    caption = f"One setting for all, α = {alpha:g} and λ = {lam:g}, per cent"
+    caption += ": averages over benchmarks and N." if any(len(here) > 1 for here in of) else "."
     ours = get_scorer("lookback").title
     names = [*titles(list(setups[0].baselines)), f"{ours} (global)", f"{ours} (reported)"]
     lines = rows_of_columns(names, cells)
     return Table(header, lines, caption, "tab:appendix_global_hp", [len(names) - 1])
 
 
-def _figure(grids: dict[Run, Array]) -> Any:
+def _figure(largest: dict[Run, Setup]) -> Any:
     """The grid at each run's largest N; a star at the reported setting."""
-    figure, axes = tiles(len(grids), width=3.8, height=3.4)
-    for (run, grid), (axis,) in zip(grids.items(), axes, strict=True):
-        image = axis.imshow(grid, origin="lower", aspect="auto", cmap="viridis")
+    figure, axes = tiles(len(largest), width=3.8, height=3.4)
+    for (run, setup), (axis,) in zip(largest.items(), axes, strict=True):
+        image = axis.imshow(setup.grid, origin="lower", aspect="auto", cmap="viridis")
         x = np.interp(run.defaults["lam"], LAMBDAS, range(len(LAMBDAS)))
         y = np.interp(run.defaults["alpha"], ALPHAS, range(len(ALPHAS)))
         axis.plot(x, y, "*", color="white", markeredgecolor="black", markersize=12)
         axis.set_xticks(range(1, len(LAMBDAS), 2), [f"{v:g}" for v in LAMBDAS[1::2]])
         axis.set_yticks(range(len(ALPHAS)), [f"{v:g}" for v in ALPHAS])
-        axis.set(xlabel="λ", ylabel="α", title=f"{title(run)}, N = {budgets(run)[-1]}\n{run.model}")
+        axis.set(xlabel="λ", ylabel="α", title=f"{title(run)}, N = {setup.n}\n{run.model}")
         axis.spines[:].set_visible(False)
         figure.colorbar(image, ax=axis, label="per cent")
     return figure

@@ -160,7 +160,7 @@ def test_table(result, runs):
     assert lines["SC"][2].startswith(f"{slow_percent(runs[0], 'self_certainty', 5):.2f} [")
     assert lines["Oracle"][3] == f"{slow_percent(runs[0], 'oracle', 25):.2f}"
     assert table.rules == [5, 12]
-    assert other.columns == [("", "Method"), ("Scenes Caption", "N=4"), ("Average", "")]
+    assert other.columns == [("", "Method"), ("Scenes Caption", "N=4")]
     assert "USC" not in cells(other)
     assert "with other" in other.caption
 

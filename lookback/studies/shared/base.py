@@ -10,7 +10,7 @@ A study works on recorded runs alone: no model is loaded.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +19,7 @@ from lookback.registry import WRONG_KIND, Registry, SettingError, words, wrong_k
 from lookback.runs import Run
 from lookback.runs.layout import RunError
 from lookback.runs.part import items_with_quality
+from lookback.studies.shared.budgets import budget_notes, check_budgets, default_budgets
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,18 +55,36 @@ class Result:
 
 
 class Runs(Sequence[Run]):
-    """The runs that a study is given.
+    """The runs that a study is given, and of how many candidates it selects.
 
     Args:
-        runs: at least one.
+        runs: at least one; of another `Runs` its N are taken over.
         notes: what a reader should know about which they are; they become notes of the result.
+        ns: the N that every study shows; by default 5 and 25, or all that a smaller run has.
+
+    Raises:
+        StudyError: no runs are given, or one has fewer candidates than an N asked for.
     """
 
-    def __init__(self, runs: Sequence[Run], notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, runs: Sequence[Run], notes: Sequence[str] = (), ns: Iterable[int] | None = None
+    ) -> None:
         self._runs = list(runs)
         self.notes = list(notes)
         if not self._runs:
             raise StudyError("no runs given")
+        asked = runs.ns if ns is None and isinstance(runs, Runs) else ns
+        self.ns: tuple[int, ...] | None = None if asked is None else check_budgets(asked)
+        self._check_ns()
+
+    def _check_ns(self) -> None:
+        for run in self.largest if self.ns else ():
+            n = max(self.ns or ())
+            if run.n < n:
+                raise StudyError(
+                    f"N = {n}: {run.path} ({title(run)}, {run.model}) has {run.n} candidates per "
+                    f"item: ask for at most {run.n} with --n, or give other runs"
+                )
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -94,6 +113,17 @@ class Runs(Sequence[Run]):
             raise StudyError(f"these runs {kind}: give those with candidates of their own")
         _check_titles(list(found.values()))
         return list(found.values())
+
+    def budgets(self, run: Run) -> list[int]:
+        """Of how many of its candidates studies select, from small to large.
+
+        A run that is none of `largest` may have none of the N asked for.
+        """
+        return default_budgets(run) if self.ns is None else [n for n in self.ns if n <= run.n]
+
+    def budget(self, run: Run) -> int:
+        """The N of a study that shows one: the largest; of a run with less than asked for, all."""
+        return max(self.budgets(run), default=run.n)
 
     def control(self, run: Run, image: str) -> Run | None:
         """The run that scores the candidates of `run` with no image or a random one."""
@@ -147,7 +177,7 @@ class Runs(Sequence[Run]):
                 "runs has a quality: name answers and a metric in the data (see `lookback run "
                 "--data`) and run again"
             )
-        return Runs(kept, notes)
+        return Runs(kept, notes, self.ns)
 
 
 def title(run: Run) -> str:
@@ -157,6 +187,27 @@ def title(run: Run) -> str:
     if run.benchmark in BENCHMARKS.names():
         return BENCHMARKS.get(run.benchmark).title
     return run.benchmark
+
+
+def one_budget(runs: Runs, run: Run, n: int | None) -> int:
+    """The N of a study that shows one and has a setting `n` for it.
+
+    Args:
+        runs: what the study is given.
+        run: one of them.
+        n: the setting; all candidates of a smaller run. None: as in the other studies.
+    """
+    if n is not None and n < 1:
+        raise StudyError(f"n = {n}: must be at least 1")
+    return runs.budget(run) if n is None else min(n, run.n)
+
+
+def other_run_note(run: Run, has: str) -> str:
+    """That a study is of another run than the others are, since that one has what it needs."""
+    return (
+        f"{title(run)}, {run.model}: of {run.path.name}, which has {has}; other studies are of the "
+        "run with most candidates."
+    )
 
 
 def _check_titles(runs: list[Run]) -> None:
@@ -218,11 +269,12 @@ class Study:
             raise SettingError(
                 f"study {self.name!r} has no setting {min(unknown)!r}; it has: {known}"
             )
-        given = Runs(runs)
+        given = runs if isinstance(runs, Runs) else Runs(runs)
         if self.needs_quality:
             given = given.with_quality(self.name)
         result = self._do(given, params or {})
-        return replace(result, notes=[*result.notes, *given.notes])
+        said = budget_notes(result.rows)
+        return replace(result, notes=[*said, *result.notes, *given.notes])
 
     def _do(self, runs: Runs, params: Mapping[str, Any]) -> Result:
         """The function's result; what goes wrong in a user's own names it."""

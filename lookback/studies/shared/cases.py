@@ -30,9 +30,19 @@ def verdict_counts(rows: list[dict[str, Any]]) -> list[str]:
     return [f"{c} ({100 * c / len(judged):.1f}%)" if judged else "0" for c in counts]
 
 
-def sample_cases(run: Run, first: str, second: str, most: int, seed: int) -> list[dict[str, Any]]:
-    """A row per disagreement, those of the sample first; the others have set 0 and case 0."""
-    scores = run.scores(first), run.scores(second)
+def sample_cases(
+    run: Run, n: int, first: str, second: str, most: int, seed: int
+) -> list[dict[str, Any]]:
+    """A row per disagreement, those of the sample first; the others have set 0 and case 0.
+
+    Args:
+        run: whose items.
+        n: of how many candidates of each they pick.
+        first, second: the scorers.
+        most: how many disagreements to draw.
+        seed: of the draw.
+    """
+    scores = run.scores(first, n), run.scores(second, n)
     sides = tuple(picks(s) for s in scores)
     scored = ~(np.isnan(scores[0]).all(axis=1) | np.isnan(scores[1]).all(axis=1))
     starts, quality = np.cumsum(run.sizes) - run.sizes, run.quality()
@@ -44,7 +54,7 @@ def sample_cases(run: Run, first: str, second: str, most: int, seed: int) -> lis
     for rank, item in enumerate(rng.permutation(differ).astype(int).tolist()):
         number = 0 if rank >= most else 1 + rank // half
         swap = int(rng.integers(2))
-        row = {"model": run.model, "benchmark": title(run), "set": number}
+        row = {"model": run.model, "benchmark": title(run), "N": n, "set": number}
         row |= {
             "case": 1 + rank % half if number else 0,
             "id": run.ids[item],

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lookback.runs import Run
 from lookback.scores.formula import Array
@@ -83,7 +84,7 @@ class Settings(NamedTuple):
 
 def analyse(run: Run, settings: Settings) -> tuple[Found, list[str]]:
     """What is found in a run, and what a reader should know."""
-    n, most = min(settings.n, run.n), settings.responses
+    n, most = settings.n, settings.responses
     depth = run.by_layer().shape[1]
     if not depth:
         raise StudyError(f"{run.path}: every response is empty: there is nothing to analyse")
@@ -99,8 +100,9 @@ def analyse(run: Run, settings: Settings) -> tuple[Found, list[str]]:
     ]
     for name, method in REFERENCES.items():
         outcomes[name] = 100 * outcome(run, method, n)
-    words, counts = _word_scores(run, most)
-    aucs, mentions, more = _mention_aucs(run, most)
+    first = np.flatnonzero(run.index < n)
+    words, counts = _word_scores(run, first, most)
+    aucs, mentions, more = _mention_aucs(run, first, most)
     found = Found(run, n, outcomes, words, aucs, counts | mentions)
     return found, [*notes, *more]
 
@@ -110,9 +112,12 @@ def _by_layer_and_all(run: Run) -> list[Array]:
     return [*(a.astype(np.float64) for a in run.by_layer().T), run.signal("visual_lookback")]
 
 
-def _word_scores(run: Run, most: int) -> tuple[dict[str, Array], dict[str, int]]:
+def _word_scores(
+    run: Run, candidates: NDArray[np.intp], most: int
+) -> tuple[dict[str, Array], dict[str, int]]:
     """Mean z-scores of the words of each set, and how many words these are."""
-    words = speech.find_words(run, sample_responses(np.flatnonzero(run.lengths > 0), most))
+    filled = candidates[run.lengths[candidates] > 0]
+    words = speech.find_words(run, sample_responses(filled, most))
     means = []
     for values in _by_layer_and_all(run):
         here = values[words.tokens]
@@ -131,13 +136,19 @@ def _word_scores(run: Run, most: int) -> tuple[dict[str, Array], dict[str, int]]
     }, counts
 
 
-def _mention_aucs(run: Run, most: int) -> tuple[Array | None, dict[str, int], list[str]]:
+def _mention_aucs(
+    run: Run, candidates: NDArray[np.intp], most: int
+) -> tuple[Array | None, dict[str, int], list[str]]:
     """AUCs of right against wrong mentions, how many there are, and notes."""
     benchmark = mentioning_benchmark(run)
     if benchmark is None:
         return None, {}, ["the benchmark cannot tell right mentions from wrong; no AUC."]
-    found = find_mentions(run, benchmark, np.arange(len(run.index)), most)
-    aucs = [auc(word_means(values, found.ranges), found.right) for values in _by_layer_and_all(run)]
+    found = find_mentions(run, benchmark, candidates, most)
+    inside = np.repeat(np.isin(np.arange(len(run.index)), candidates), run.lengths)
+    aucs = [
+        auc(word_means(values[inside], found.ranges), found.right)
+        for values in _by_layer_and_all(run)
+    ]
     counts = {"right": int(found.right.sum()), "wrong": int((~found.right).sum())}
     notes = [f"{note}." for note in benchmark.notes]
     told = f"{counts['right']} right and {counts['wrong']} wrong mentions"

@@ -36,17 +36,25 @@ class Pair:
         control: the same candidates, scored again.
         rows: the items' rows in the run's arrays.
         others: their rows in the control's.
+        most: of how many candidates of an item, at most, it is: the first ones; None is all.
     """
 
     run: Run
     control: Run
     rows: NDArray[np.intp]
     others: NDArray[np.intp]
+    most: int | None = None
 
     @property
     def n(self) -> int:
-        """The most candidates that one of the items has."""
-        return int(self.run.sizes[self.rows].max())
+        """The most candidates that one of the items has here."""
+        largest = int(self.run.sizes[self.rows].max())
+        return largest if self.most is None else min(self.most, largest)
+
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """(items,): how many candidates each has here."""
+        return np.minimum(self.run.sizes[self.rows], self.n)
 
     def has_scores(self, method: str) -> bool:
         """Whether both have what a method needs."""
@@ -69,8 +77,8 @@ class Pair:
 
     @cached_property
     def candidates(self) -> NDArray[np.intp]:
-        """Which of the run's candidates are of these items."""
-        return np.flatnonzero(_of_items(self.run, self.rows))
+        """Which of the run's candidates are among the first n of these items."""
+        return np.flatnonzero(_of_items(self.run, self.rows, self.n))
 
     def signal(self, name: str) -> dict[str, Array]:
         """A signal of all tokens of `candidates`: with the "own" image, and with the "random" one.
@@ -78,7 +86,8 @@ class Pair:
         Raises:
             StudyError: the control split them into other tokens.
         """
-        mine, theirs = _of_items(self.run, self.rows), _of_items(self.control, self.others)
+        mine = _of_items(self.run, self.rows, self.n)
+        theirs = _of_items(self.control, self.others, self.n)
         if not np.array_equal(self.run.lengths[mine], self.control.lengths[theirs]):
             raise StudyError(
                 f"{self.control.path} has other numbers of tokens than {self.run.path}: it was "
@@ -104,11 +113,26 @@ def control_pairs(runs: Runs, image: str) -> list[Pair]:
     """
     controls = {run.id: control for run, control in runs.with_control(image)}
     ordered = in_order([run for run in runs.largest if run.id in controls])
-    return [match_items(run, controls[run.id]) for run in ordered]
+    return [match_items(run, controls[run.id], runs.budget(run)) for run in ordered]
 
 
-def match_items(run: Run, control: Run) -> Pair:
+def fewer_notes(pairs: list[Pair]) -> list[str]:
+    """A note per control that lacks items of its run: numbers are then of fewer than elsewhere."""
+    return [
+        f"{title(pair.run)}, {pair.run.model}: of the {len(pair.rows)} of {len(pair.run.places)} "
+        f"items that {pair.control.path.name} has too."
+        for pair in pairs
+        if len(pair.rows) < len(pair.run.places)
+    ]
+
+
+def match_items(run: Run, control: Run, n: int | None = None) -> Pair:
     """The items of a run and its control.
+
+    Args:
+        run: with each item's own image.
+        control: of the same candidates.
+        n: of how many candidates of an item; of all by default.
 
     Raises:
         StudyError: they share none, or the control has other candidates.
@@ -121,7 +145,7 @@ def match_items(run: Run, control: Run) -> Pair:
             f"{control.path} has other candidates than {run.path}: make it again with `lookback "
             f"run --candidates {run.path} --image {control.image} --out DIR`"
         )
-    return Pair(run, control, rows, others)
+    return Pair(run, control, rows, others, n)
 
 
 def same_picks(first: Array, second: Array, texts: Array | None = None) -> Array:
@@ -177,12 +201,12 @@ def replacement_row(pair: Pair, method: str) -> dict[str, Any]:
     }
 
 
-def _of_items(run: Run, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """(R,): which candidates of a run are of the items in some rows."""
+def _of_items(run: Run, rows: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
+    """(R,): which candidates of a run are among the first n of the items in some rows."""
     chosen = np.zeros(len(run.sizes), dtype=bool)
     chosen[rows] = True
-    return np.asarray(np.repeat(chosen, run.sizes))
+    return np.asarray(np.repeat(chosen, run.sizes) & (run.index < n))
 
 
 def _texts(run: Run, rows: NDArray[np.intp]) -> list[tuple[int, str]]:
-    return [(int(run.index[i]), run.texts[i]) for i in np.flatnonzero(_of_items(run, rows))]
+    return [(int(run.index[i]), run.texts[i]) for i in np.flatnonzero(_of_items(run, rows, run.n))]

@@ -6,7 +6,7 @@ a smaller draw.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -88,11 +88,6 @@ def has_scores(run: Run, method: str, n: int) -> bool:
     return n <= run.n and (from_signals or run.recording(method, n) is not None)
 
 
-def budgets(run: Run) -> list[int]:
-    """The paper's two N, as far as the run goes; a run smaller than both has its own."""
-    return [n for n in (5, 25) if n <= run.n] or [run.n]
-
-
 def sweep(
     run: Run, alphas: Sequence[float], lams: Sequence[float], budgets: Sequence[int]
 ) -> Array:
@@ -137,7 +132,9 @@ def percent(values: Array) -> float:
     return 100 * float(np.mean(values))
 
 
-def method_rows(model: str, runs: list[Run]) -> list[dict[str, Any]]:
+def method_rows(
+    model: str, runs: list[Run], budgets: Callable[[Run], list[int]]
+) -> list[dict[str, Any]]:
     """The rows of one model: a method, benchmark and N each, then each method's averages.
 
     An average is over the benchmarks, of one N or (N = 0) of all; `lead` is LookBack's over it.

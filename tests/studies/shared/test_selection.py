@@ -11,10 +11,10 @@ from slow_outcomes import by_item, mean, record, shorten, slow_outcome
 from lookback.runs.layout import RunError
 from lookback.scores.base import best_first
 from lookback.studies import title
+from lookback.studies.shared.budgets import default_budgets
 from lookback.studies.shared.methods import in_order
 from lookback.studies.shared.selection import (
     bootstrap_means,
-    budgets,
     has_scores,
     interval,
     outcome,
@@ -126,10 +126,10 @@ def test_has_not_what_was_not_recorded(run):
 
 
 @pytest.mark.parametrize(
-    ("n", "expected"), [(3, [3]), (5, [5]), (24, [5]), (25, [5, 25]), (30, [5, 25])]
+    ("n", "expected"), [(3, [3]), (5, [5]), (24, [24]), (25, [5, 25]), (30, [5, 25])]
 )
 def test_budgets(tmp_path, n, expected):
-    assert budgets(make_run(tmp_path / "run", items=2, n=n, length=2)) == expected
+    assert default_budgets(make_run(tmp_path / "run", items=2, n=n, length=2)) == expected
 
 
 def test_a_constant_has_an_interval_of_no_width():

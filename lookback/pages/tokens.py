@@ -37,6 +37,11 @@ class Case(NamedTuple):
     responses: list[Response]
 
 
-def tokens_page(cases: Sequence[Case]) -> str:
-    """A page of the cases; a token's score shows when the pointer is on it."""
-    return render("tokens.html", title="Token scores", cases=cases)
+def tokens_page(cases: Sequence[Case], rule: str = "") -> str:
+    """A page of the cases; a token's score shows when the pointer is on it.
+
+    Args:
+        cases: what to show.
+        rule: how they were chosen, if not by hand.
+    """
+    return render("tokens.html", title="Token scores", cases=cases, rule=rule)

@@ -20,11 +20,19 @@ from lookback.studies.shared.typesetting import shaded_figure
 NAME = "tokens"
 COMPARED = ("lookback", "self_certainty", "visual_lookback")
 """Whose picks are shown; users' own follow."""
+FULL = 1.0
+"""The highest quality that a response can have."""
+SUCCESS = "LookBack's pick has full quality (1) and SC's has less"
+FAILURE = "the quality of LookBack's pick is at most half of the best candidate's"
+RULE = (
+    f"A success is an item of which {SUCCESS}; of several the one with the largest difference. A "
+    f"failure is one of which {FAILURE}; of several the one with the largest difference. Of equal "
+    "ones the first."
+)
 NOTES = [
     "Shades: darker is higher, from the lowest to the highest token of each row. LookBack's row is "
     "shaded by exp(u_t) = p_t A_t^alpha (Eq. 4), before the weights q(t), which the CSV has.",
-    "The success is the item where the quality of LookBack's pick is most above that of SC's (if "
-    "possible, also above visual lookback's); the failure the one where it is most below the best.",
+    RULE,
 ]
 
 
@@ -38,8 +46,8 @@ def tokens(runs: Runs, item: int | str | None = None, shown: int | None = None) 
 
     Args:
         runs: the figure is of the first that has such an item; the page and the rows are of all.
-        item: an item's id, or its position in the split; by default a success and a failure, for
-            which the quality of responses must be known.
+        item: an item's id, or its position in the split; by default a success and a failure, as
+            far as there are such, for which the quality of responses must be known.
         shown: the most candidates of an item; by default all picks: those of LookBack, SC, visual
             lookback, scorers of one's own, the oracle.
 
@@ -54,23 +62,27 @@ def tokens(runs: Runs, item: int | str | None = None, shown: int | None = None) 
         runs = runs.with_quality(NAME)
     notes = [*NOTES, *runs.notes]
     for run in in_order(runs.largest):
-        chosen = _automatic(run) if item is None else _asked(run, item)
+        n = runs.budget(run)
+        chosen = _asked(run, item) if item is not None else choose_cases(run, n)
+        if item is None:
+            notes += _case_notes(run, n, chosen)
         cases.append([])
         image = images(run)
         for name, row in chosen.items():
-            responses, found = _responses(run, row, shown)
+            responses, found = _responses(run, n, row, shown)
             seen = image(int(run.places[row]))
             notes += [f"{run.ids[row]}: no image: {seen}"] if isinstance(seen, str) else []
-            label = f"{name}: {title(run)}, {run.model}"
+            told = _qualities(run, n, row) if item is None else ""
+            label = f"{name}{told}: {title(run)}, {run.model}"
             cases[-1].append(Case(label, run.questions[row], seen, responses))
-            labels = {"model": run.model, "benchmark": title(run)}
+            labels = {"model": run.model, "benchmark": title(run), "N": n}
             labels |= {"case": name, "id": run.ids[row]}
             rows += [labels | one for one in found]
     if not rows:
-        wanted = "no pick of LookBack differs in quality from SC's or from the best"
+        wanted = f"no success and no failure to show: name an item with --set item=ID. {RULE}"
         raise StudyError(wanted if item is None else f"no run here has an item {item!r}")
     first = next(here for here in cases if here)
-    page = tokens_page([case for here in cases for case in here])
+    page = tokens_page([case for here in cases for case in here], RULE if item is None else "")
     return Result(rows, [], shaded_figure(first), notes, {"page.html": page})
 
 
@@ -82,27 +94,56 @@ def _asked(run: Run, item: int | str) -> dict[str, int]:
     return {run.ids[int(row)]: int(row) for row in rows}
 
 
-def _automatic(run: Run) -> dict[str, int]:
-    """The rows of a success and of a failure, as far as there are such."""
-    quality = run.quality()
-    ours, sc, looked = (quality_of_picks(run.scores(name), quality) for name in COMPARED)
+def choose_cases(run: Run, n: int) -> dict[str, int]:
+    """The rows of a success and of a failure, as far as there are such, by `RULE`.
+
+    Args:
+        run: whose items all have a quality.
+        n: of how many candidates of each is picked.
+    """
+    ours, theirs, best = _picked(run, n)
     found: dict[str, int] = {}
-    gain = np.where(ours > sc, ours - sc, -np.inf)
-    best = int(np.lexsort((looked >= ours, -gain))[0])
-    if gain[best] > 0:
-        found["Success"] = best
-    loss = np.nanmax(quality, axis=1) - ours
-    loss[list(found.values())] = 0
-    if loss.max() > 0:
-        found["Failure"] = int(loss.argmax())
+    for name, right, difference in (
+        ("Success", (ours >= FULL) & (theirs < ours), ours - theirs),
+        ("Failure", (ours < best) & (ours <= best / 2), best - ours),
+    ):
+        if right.any():
+            found[name] = int(np.where(right, difference, -np.inf).argmax())
     return found
 
 
-def _responses(run: Run, row: int, most: int | None) -> tuple[list[Response], list[dict[str, Any]]]:
-    """The shown candidates of an item, and a row for each of their tokens."""
-    own = [method for method in own_methods([run]) if has_scores(run, method, run.n)]
-    scores = {get_scorer(m).title: run.scores(m)[row] for m in (*COMPARED, *own)}
-    quality, candidates = run.quality()[row], run.candidates(row)
+def _picked(run: Run, n: int) -> tuple[Array, Array, Array]:
+    """(items,) each: the quality of LookBack's pick, of SC's, and of the best candidate."""
+    quality = run.quality(n)
+    ours, theirs = (quality_of_picks(run.scores(name, n), quality) for name in COMPARED[:2])
+    return ours, theirs, np.asarray(np.nanmax(quality, axis=1))
+
+
+def _qualities(run: Run, n: int, row: int) -> str:
+    """What the picks of an item are worth."""
+    ours, theirs, best = (values[row] for values in _picked(run, n))
+    return f" (LookBack's pick {ours:.2f}, SC's {theirs:.2f}, best {best:.2f})"
+
+
+def _case_notes(run: Run, n: int, chosen: dict[str, int]) -> list[str]:
+    """A note per case: which item it is, or that there is none."""
+    name, notes = f"{title(run)}, {run.model}", []
+    for case, rule in (("Success", SUCCESS), ("Failure", FAILURE)):
+        if case in chosen:
+            row = chosen[case]
+            notes.append(f"{name}: {case.lower()} {run.ids[row]}{_qualities(run, n, row)}.")
+        else:
+            notes.append(f"{name}: no {case.lower()}: there is no item of which {rule}.")
+    return notes
+
+
+def _responses(
+    run: Run, n: int, row: int, most: int | None
+) -> tuple[list[Response], list[dict[str, Any]]]:
+    """The shown candidates of an item's first n, and a row for each of their tokens."""
+    own = [method for method in own_methods([run]) if has_scores(run, method, n)]
+    scores = {get_scorer(m).title: run.scores(m, n)[row] for m in (*COMPARED, *own)}
+    quality, candidates = run.quality(n)[row], run.candidates(row)[:n]
     pickers = _pickers(scores, quality)
     responses, rows = [], []
     for index in list(pickers)[:most]:

@@ -1,20 +1,23 @@
 """Shaded tokens: which items and candidates are shown, and how the text is set."""
 
 import re
+import shutil
 from html import unescape
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from changed_runs import change_rows, set_tokens
+from changed_runs import change_rows, keep_rows, set_tokens
 from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import make_run
 
 from lookback.pages.shading import color, shades
+from lookback.runs import Run
 from lookback.scores.formula import relevance, token_scores
 from lookback.studies import StudyError, get_study
 from lookback.studies.shared.typesetting import SIZE, break_lines, width
+from lookback.studies.tokens import RULE, choose_cases
 
 STUDY = get_study("tokens")
 
@@ -36,21 +39,77 @@ def outcomes(run):
     return found
 
 
-def test_a_success_and_a_failure(run):
-    rows = STUDY([run]).rows
-    chosen = {row["case"]: run.ids.index(row["id"]) for row in rows}
-    assert list(chosen) == ["Success", "Failure"]
+def expected_cases(run):
+    """By the rule, in plain loops: {case: row}."""
+    found = {}
     table = outcomes(run)
-    ours, sc, *_ = table[chosen["Success"]]
-    assert ours > sc
-    gains = [a - b for a, b, *_ in table]
-    assert ours - sc == max(gains)
-    tied = [row for row, gain in enumerate(gains) if gain == max(gains)]
-    if any(table[row][2] < table[row][0] for row in tied):
-        assert table[chosen["Success"]][2] < ours  # visual lookback is worse, too
-    losses = [d - a for i, (a, *_, d) in enumerate(table) if i != chosen["Success"]]
-    ours, *_, best = table[chosen["Failure"]]
-    assert best - ours == max(losses) > 0
+    wins = [(a - b, -row) for row, (a, b, *_) in enumerate(table) if a == 1 and b < 1]
+    losses = [(d - a, -row) for row, (a, *_, d) in enumerate(table) if a < d and 2 * a <= d]
+    for name, rows in (("Success", wins), ("Failure", losses)):
+        if rows:
+            found[name] = -max(rows)[1]
+    return found
+
+
+def test_a_success_and_a_failure(run):
+    result = STUDY([run])
+    chosen = {row["case"]: run.ids.index(row["id"]) for row in result.rows}
+    assert list(chosen) == ["Success", "Failure"]
+    assert chosen == expected_cases(run)
+    table, page = outcomes(run), unescape(result.files["page.html"])
+    for name, row in chosen.items():
+        ours, sc, _, best = table[row]
+        told = f"(LookBack's pick {ours:.2f}, SC's {sc:.2f}, best {best:.2f})"
+        assert f"<h2>{name} {told}: Scenes Caption, made-up</h2>" in page
+        expected = f"Scenes Caption, made-up: {name.lower()} {run.ids[row]} {told}."
+        assert expected in result.notes
+    assert RULE in page
+    assert RULE in result.notes
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_cases_of_other_runs(tmp_path, seed):
+    run = make_run(tmp_path / "own", n=3, items=6, seed=seed)
+    expected = expected_cases(run)
+    assert choose_cases(run, 3) == expected
+    few = expected_cases(shorten_to(run, 2, tmp_path / "two"))
+    assert choose_cases(run, 2) == few  # of the first two candidates alone
+
+
+def shorten_to(run, n, folder):
+    shutil.copytree(run.path, folder)
+    return keep_rows(Run(folder), lambda row: row["index"] < n)
+
+
+def test_a_half_good_answer_is_no_success(tmp_path):
+    """The best there is has 0.5: LookBack's pick is above SC's, but not a success."""
+    run = make_run(tmp_path / "own", n=4)
+    run = change_rows(run, lambda row: row.update(quality=row["quality"] / 2))
+    result = STUDY([run])
+    assert {row["case"] for row in result.rows} == {"Failure"}
+    (said,) = [note for note in result.notes if "no success" in note]
+    assert said == (
+        "Scenes Caption, made-up: no success: there is no item of which LookBack's pick has full "
+        "quality (1) and SC's has less."
+    )
+
+
+def test_a_pick_that_is_not_bad_is_no_failure(tmp_path):
+    """LookBack's picks are below the best, but above half of it."""
+    run = make_run(tmp_path / "own", n=4)
+    lookback = {row: run.candidates(row).rank("lookback")[0].index for row in range(12)}
+    sc = {row: run.candidates(row).rank("self_certainty")[0].index for row in range(12)}
+    first = next(row for row in range(12) if lookback[row] != sc[row])
+
+    def grade(row):
+        picked = row["index"] == lookback[row["item"]]
+        row["quality"] = 0.6 if picked else 1.0
+        if row["item"] == first:
+            row["quality"] = 1.0 if picked else 0.9
+
+    result = STUDY([change_rows(run, grade)])
+    assert {(row["case"], row["id"]) for row in result.rows} == {("Success", run.ids[first])}
+    assert any("no failure: there is no item" in note for note in result.notes)
 
 
 def test_the_picks_are_shown(run):
@@ -104,7 +163,7 @@ def test_an_item_that_is_not_there(run):
 
 def test_nothing_to_show(tmp_path):
     same = change_rows(make_run(tmp_path / "own", n=3), lambda row: row.update(quality=1.0))
-    with pytest.raises(StudyError, match="no pick of LookBack differs"):
+    with pytest.raises(StudyError, match="no success and no failure to show: name an item"):
         STUDY([same])
 
 

@@ -34,6 +34,7 @@ from lookback.cli.terminal import (
     duration,
     long_progress,
     print_json,
+    printable,
     say,
     show_study,
     show_summary,
@@ -206,15 +207,29 @@ def study(
     settings: Settings = None,
     allow_outside: AllowOutside = False,
     items: Annotated[int, typer.Option(help="all: items per run in the report's browser.")] = 40,
-    as_json: Annotated[bool, typer.Option("--json", help="The tidy table as JSON.")] = False,
+    n: Annotated[
+        str | None,
+        typer.Option(
+            "--n",
+            metavar="N,N",
+            help="How many candidates to select from, e.g. 5,8; by default 5 and 25, or all that a "
+            "smaller run has.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The tidy table as JSON; of all, the findings.")
+    ] = False,
 ) -> None:
     """A table or figure of the paper from recorded runs; `all` writes all and one HTML report."""
     from lookback.runs import open_runs
-    from lookback.studies import get_study
+    from lookback.studies import Runs, get_study
     from lookback.studies.shared.base import ALL
+    from lookback.studies.shared.budgets import parse_budgets
     from lookback.studies.shared.tables import write
 
-    given = open_runs(runs)
+    ns = None if n is None else parse_budgets(n)
+    given = Runs(open_runs(runs), ns=ns)
     for one in given:
         if one.manifest.status == "running":
             say(f"{one.path} is not finished: the numbers are of a part")
@@ -223,7 +238,7 @@ def study(
         if not one.manifest.recorded:
             say(f"{one.path} has format {one.manifest.format}: it cannot be verified")
     if name == ALL:
-        _report(given, out, items)
+        _report(given, out, items, as_json)
         return
     with console(stderr=True).status(name):
         result = get_study(name)(given, settings_of(settings))
@@ -253,9 +268,10 @@ def studies(as_json: Json = False) -> None:
     show_table(columns, [(s.name, s.paper or "-", ", ".join(s.params), s.about) for s in known])
 
 
-def _report(given: list[Any], out: Path, items: int) -> None:
-    """Every study's files, and one page with all of them."""
+def _report(given: Any, out: Path, items: int, as_json: bool) -> None:
+    """Every study's files, and one page with all of them; then what they found."""
     from lookback.report import report
+    from lookback.report.findings import find
     from lookback.runs.layout import replacing
     from lookback.studies import STUDIES, Result
     from lookback.studies.shared.tables import write
@@ -274,7 +290,15 @@ def _report(given: list[Any], out: Path, items: int) -> None:
     page = out / "report.html"
     with replacing(page) as temporary:
         temporary.write_text(report(given, results, items), encoding="utf-8")
+    found = find(results)
+    if as_json:
+        missing = {name: one for name, one in results.items() if isinstance(one, str)}
+        told = [finding._asdict() for finding in found]
+        print_json({"report": str(page), "findings": told, "not_done": missing})
+        return
     print(page)
+    for finding in found:
+        print(printable(finding.text))
 
 
 def _estimate(plan: Any, workers: int, as_json: bool) -> None:

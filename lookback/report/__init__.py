@@ -1,4 +1,4 @@
-"""One self-contained page: what the runs are, every study, and a browser of items.
+"""One self-contained page: findings, a browser of items, every study, and what the runs are.
 
 The page itself is a template (lookback/pages/templates/report/); here is what it shows.
 """
@@ -9,24 +9,28 @@ from collections.abc import Sequence
 
 from lookback.pages import render
 from lookback.report.data import browser_data
-from lookback.report.sections import runs_table, settings, study_section
+from lookback.report.findings import find
+from lookback.report.sections import budgets_line, runs_table, settings, study_section
 from lookback.runs import Run
-from lookback.studies import Result, Runs
+from lookback.studies import Result, Runs, get_study
 
 
 def report(runs: Sequence[Run], results: dict[str, Result | str], items: int = 40) -> str:
     """The page, as HTML to be saved as UTF-8.
 
     Args:
-        runs: as the studies were given them.
+        runs: as the studies were given them, with their N.
         results: what each study gave, by its name; a string says why it could not be done.
         items: how many items of each run to put in, the first ones; controls have none of their
             own.
     """
-    given = Runs(runs)
+    given = runs if isinstance(runs, Runs) else Runs(runs)
     return render(
         "report/page.html",
         title="LookBack report",
+        findings=find(results),
+        headings={name: get_study(name).title for name in results},
+        budgets=budgets_line(given),
         runs=runs_table(given),
         settings=settings(given),
         studies=[study_section(name, result) for name, result in results.items()],

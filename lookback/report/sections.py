@@ -1,4 +1,4 @@
-"""What the page's fixed parts show: the runs, and a section per study."""
+"""What the page's fixed parts show: which N, a section per study, and the runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from lookback.pages import data_uri
 from lookback.report.data import labels
 from lookback.report.table import TableView, table_view
 from lookback.runs import Run
-from lookback.studies import Result, Table, get_study, title
+from lookback.studies import Result, Runs, Table, get_study, title
+from lookback.studies.shared.budgets import budget_notes
 from lookback.studies.shared.plots import figure_bytes
 from lookback.studies.shared.tables import files_of
 
@@ -68,6 +69,18 @@ class StudySection:
     tables: list[TableView] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     files: list[File] = field(default_factory=list)
+
+
+def budgets_line(runs: Runs) -> str:
+    """Which N the studies show; empty if there are only controls, which have none of their own."""
+    if not any(run.n for run in runs.own):
+        return ""
+    rows = [
+        {"model": run.model, "benchmark": title(run), "N": n}
+        for run in runs.largest
+        for n in runs.budgets(run)
+    ]
+    return " ".join(budget_notes(rows))
 
 
 def runs_table(runs: Sequence[Run]) -> TableView:

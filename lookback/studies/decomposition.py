@@ -86,11 +86,14 @@ def _row(pair: Pair, measure: str, what: str) -> dict[str, Any]:
     labels = {"model": pair.run.model, "benchmark": title(pair.run), "N": pair.n}
     labels |= {"items": len(pair.rows), "measure": measure, "what": what}
     numbers = ("value", "low", "high", "drop", "drop_low", "drop_high", "right", "wrong")
-    return labels | dict.fromkeys(numbers, np.nan)
+    return labels | dict.fromkeys((*numbers, "over_a", "over_a_low", "over_a_high"), np.nan)
 
 
 def _selection(pair: Pair) -> list[dict[str, Any]]:
-    """A row per combination, and one for random selection."""
+    """A row per combination, and one for random selection.
+
+    `over_a` is how much more it costs than A from the random image.
+    """
     quality = 100 * pair.quality()
     outcomes = {name: quality_of_picks(s, quality) for name, s in swap_factors(pair).items()}
     rows = []
@@ -99,6 +102,9 @@ def _selection(pair: Pair) -> list[dict[str, Any]]:
         row["value"], row["drop"] = float(values.mean()), float(drop.mean())
         row["low"], row["high"] = interval(bootstrap_means(values))
         row["drop_low"], row["drop_high"] = interval(bootstrap_means(drop))
+        more = outcomes["A"] - values
+        row["over_a"] = float(more.mean())
+        row["over_a_low"], row["over_a_high"] = interval(bootstrap_means(more))
         rows.append(row)
     return rows
 

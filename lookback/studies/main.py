@@ -85,7 +85,9 @@ def _leads(model: str, rows: list[dict[str, Any]]) -> Table:
         lines.append(line)
     ours = get_scorer("lookback").title
     header = [("", f"{ours}'s lead"), *(("", f"N={n}" if n else "Average") for n in budgets)]
-    caption = f"{ours}'s lead with {model}, mean over benchmarks: points [95 % interval]."
+    benchmarks = list(dict.fromkeys(r["benchmark"] for r in rows if r["benchmark"] != "Average"))
+    where = f" on {benchmarks[0]}" if len(benchmarks) == 1 else ", mean over benchmarks"
+    caption = f"{ours}'s lead with {model}{where}: points [95 % interval]."
     return Table(header, lines, caption)
 
 

@@ -70,7 +70,7 @@ def budget_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             found.setdefault((benchmark, str(row.get("model", ""))), set()).add(n)
     by_list: dict[str, list[str]] = {}
     for setup, ns in found.items():
-        by_list.setdefault(_words(sorted(ns)), []).append(", ".join(filter(None, setup)))
+        by_list.setdefault(budget_words(ns), []).append(", ".join(filter(None, setup)))
     if not by_list:
         return []
     whose = {words: f" ({'; '.join(names)})" for words, names in by_list.items()}
@@ -78,8 +78,9 @@ def budget_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"N = {'; '.join(told)}: of each item's candidates the first N."]
 
 
-def _words(ns: list[int]) -> str:
+def budget_words(given: Iterable[int]) -> str:
     """`5, 25`; a long stretch by its ends."""
+    ns = sorted(set(given))
     if len(ns) > 3 and ns == list(range(ns[0], ns[-1] + 1)):
         return f"{ns[0]} to {ns[-1]}"
     return ", ".join(map(str, ns))

@@ -18,9 +18,12 @@ from lookback.runs.layout import RunError
 from lookback.scores.base import Scorer, get_scorer
 from lookback.scores.formula import Array, lookback_scores
 from lookback.studies.shared.base import title
-from lookback.studies.shared.methods import all_methods
+from lookback.studies.shared.budgets import AVERAGE
+from lookback.studies.shared.methods import all_methods, ceilings
 
 DRAWS = 2000
+ENDS = ("", "_low", "_high")
+"""What follows the name of a number in a row: the number, and the ends of its interval."""
 
 
 def picks(scores: Array) -> NDArray[np.intp]:
@@ -137,7 +140,8 @@ def method_rows(
 ) -> list[dict[str, Any]]:
     """The rows of one model: a method, benchmark and N each, then each method's averages.
 
-    An average is over the benchmarks, of one N or (N = 0) of all; `lead` is LookBack's over it.
+    An average is over the benchmarks, of one N or (N = 0) of all; `lead` is LookBack's over it,
+    `behind` that of the `leader`: the highest there, but for those that know the truth.
     """
     # A seed per run: its methods and N see the same samples, other benchmarks samples of their own.
     setups = [(seed, run, n) for seed, run in enumerate(runs) for n in budgets(run)]
@@ -156,12 +160,21 @@ def method_rows(
             if np.isfinite(value):
                 averages[method, count] = value, np.mean([one[1] for one in here], axis=0)
     for (method, n), (value, draws) in averages.items():
-        ours, our_draws = averages["lookback", n]
-        labels = {"model": model, "benchmark": "Average", "method": method, "N": n}
-        lead = _numbers(ours - value, our_draws - draws, "lead", "lead_low", "lead_high")
-        rows.append(labels | _numbers(value, draws) | {"items": 0} | lead)
-    empty = dict.fromkeys(("lead", "lead_low", "lead_high"), np.nan)
-    return [row if "lead" in row else row | empty for row in rows]
+        leader = _leader({m: found[0] for (m, count), found in averages.items() if count == n})
+        labels = {"model": model, "benchmark": AVERAGE, "method": method, "N": n}
+        row = labels | _numbers(value, draws) | {"items": 0}
+        for name, other in (("lead", "lookback"), ("behind", leader)):
+            ours, our_draws = averages[other, n]
+            row |= _numbers(ours - value, our_draws - draws, name, f"{name}_low", f"{name}_high")
+        rows.append(row | {"leader": leader})
+    empty = dict.fromkeys((f"{name}{end}" for name in ("lead", "behind") for end in ENDS), np.nan)
+    return [row if "lead" in row else row | empty | {"leader": ""} for row in rows]
+
+
+def _leader(values: dict[str, float]) -> str:
+    """The first of the highest, but for those that know the truth."""
+    rivals = [method for method in values if method not in ceilings()]
+    return max(rivals, key=lambda method: values[method])
 
 
 def _numbers(value: float, draws: Array, *names: str) -> dict[str, float]:

@@ -98,10 +98,11 @@ def compare(by: Difference, other: str) -> str:
     if not by.judged:
         way = "above" if by.value > 0 else "below" if by.value < 0 else "from"
         return f"is {_number(abs(by.value))} points {way} {other} ({_unjudged(by)})"
+    comma = "," if ", " in other else ""  # that ends what is said of the other
     if by.sign > 0:
-        return f"leads {other} by {by}"
+        return f"leads {other}{comma} by {by}"
     if by.sign < 0:
-        return f"loses to {other} by {-by}"
+        return f"loses to {other}{comma} by {-by}"
     return f"cannot be told apart from {other} ({by})"
 
 
@@ -118,7 +119,7 @@ def leader_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
     value = _number(averages[first]["value"])
     text = (
         f"{name_of(first)} has the {best} outcome of {len(averages)} methods, {value} per cent "
-        f"{_extent(rows['main'])}: it {compare(by, f'the next, {name_of(second)}')}."
+        f"{_extent(rows['main'])}. It {compare(by, f'{name_of(second)}, which comes next')}."
     )
     if len(averages) > 2 and by.judged:
         text += (
@@ -162,7 +163,7 @@ def _cost(row: Row) -> str:
     where = f"on {row['benchmark']}"
     if by.sign > 0:
         above = _number(row["original"] - row["random"])
-        return f"loses {by} {where} (of {above} over random selection)"
+        return f"loses {by} {where} (it was {above} above random selection)"
     if by.sign < 0:
         return f"gains {-by} {where}"
     return f"{compare(-by, 'what it was')} {where}"
@@ -172,15 +173,16 @@ def no_image_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
     """How often a pick changes when the image is taken away."""
     here = [row for row in rows.get("image-sensitivity", ()) if row["second"] == "without image"]
     here = [row for row in here if math.isfinite(row["agreement"])]
-    parts = []
-    for method in ("lookback", "self_certainty"):
-        mine = [f"{_changed(r)} of {r['benchmark']}" for r in here if r["first"] == method]
-        parts += [f"{name_of(method)}'s for {_list(mine)}"] if mine else []
-    if not any(row["first"] == "lookback" for row in here):
+    ours, others = (
+        _list(f"{_changed(row)} on {row['benchmark']}" for row in here if row["first"] == method)
+        for method in ("lookback", "self_certainty")
+    )
+    if not ours:
         return []
-    chances = list(dict.fromkeys(f"{100 * (1 - row['chance']):.0f} %" for row in here))
-    told = "; ".join(parts)
-    return [f"the pick changes without an image, of all items: {told}; by lot {_list(chances)}."]
+    beside = f"; {name_of('self_certainty')}'s for {others}" if others else ""
+    chances = _list(dict.fromkeys(f"{100 * (1 - row['chance']):.0f} %" for row in here))
+    text = f"without an image {name_of('lookback')}'s pick changes for this share of the items: "
+    return [f"{text}{ours}{beside}; a pick by lot would for {chances}."]
 
 
 def _changed(row: Row) -> str:
@@ -307,9 +309,9 @@ def _unjudged(by: Difference) -> str:
 
 
 def _list(parts: Iterable[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    *most, last = parts
-    return f"{', '.join(most)} and {last}" if most else last
+    """`a`, `a and b`, `a, b and c`; nothing of nothing."""
+    found = list(parts)
+    return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
 
 
 def _capital(text: str) -> str:

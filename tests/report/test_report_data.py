@@ -246,17 +246,18 @@ def test_a_section_a_study(runs):
     notes = ["First `code` & note.", "Second."]
     text = report(runs, {"main": result(notes=notes), "seeds": "give `--seed` <again>"}, items=1)
     found = sections(text)
-    assert list(found) == ["runs", "study-main", "study-seeds", "items"]
+    assert list(found) == ["findings", "items", "study-main", "study-seeds", "runs"]
     assert "tab:main_results" in found["study-main"]
     assert html.escape(get_study("main").about) in found["study-main"]
     assert "First <code>code</code> &amp; note." in found["study-main"]
     assert "give <code>--seed</code> &lt;again&gt;" in found["study-seeds"]
     assert "<table" not in found["study-seeds"]
     assert re.findall(r'href="(#[^"]*)"', text.partition("<main>")[0])[1:] == [
-        "#runs",
+        "#findings",
+        "#items",
         "#study-main",
         "#study-seeds",
-        "#items",
+        "#runs",
     ]
 
 

@@ -8,25 +8,16 @@ nothing but its size. What a study could not do, or what is NaN, has no sentence
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lookback.scores.base import SCORERS, get_scorer
+from lookback.report.wording import Difference, compare, join, name_of, number_of, why_unjudged
 from lookback.studies import Result
 from lookback.studies.shared.budgets import AVERAGE, budget_words
 from lookback.studies.shared.methods import ceilings
 
-FEWEST = 6
-"""Items below which an interval is none: even if all of fewer agree, chance may do that (in 1 of 16
-times or more, by a sign test)."""
-NAMES = {
-    "self_certainty": "self-certainty",
-    "random": "random selection",
-    "mean_log_prob": "mean log p",
-    "sum_log_prob": "sum log p",
-    "visual_lookback": "visual lookback",
-}
-"""Methods inside a sentence; others by their titles."""
+MANY = 3
+"""Benchmarks from which on a sentence names the ends alone."""
 Row = Mapping[str, Any]
 
 
@@ -35,45 +26,6 @@ class Finding(NamedTuple):
 
     text: str
     study: str
-
-
-class Difference(NamedTuple):
-    """A number of points with its 95 % interval, of so many items."""
-
-    value: float
-    low: float
-    high: float
-    items: int
-
-    @property
-    def known(self) -> bool:
-        """Whether it is a number."""
-        return math.isfinite(self.value)
-
-    @property
-    def judged(self) -> bool:
-        """Whether there is an interval to judge it by."""
-        return self.items >= FEWEST and math.isfinite(self.low) and math.isfinite(self.high)
-
-    @property
-    def sign(self) -> int:
-        """1 if the interval, as printed, is above 0, -1 if below; 0 if it tells neither."""
-        if not self.judged:
-            return 0
-        return int(round(self.low, 2) > 0) - int(round(self.high, 2) < 0)
-
-    def __neg__(self) -> Difference:
-        """The other way round."""
-        return Difference(-self.value, -self.high, -self.low, self.items)
-
-    def __str__(self) -> str:
-        """`1.20 points [0.30, 2.10]`."""
-        return f"{_number(self.value)} points{self.interval}"
-
-    @property
-    def interval(self) -> str:
-        """With a blank before it; empty if there is none."""
-        return f" [{_number(self.low)}, {_number(self.high)}]" if self.judged else ""
 
 
 def find(results: Mapping[str, Result | str]) -> list[Finding]:
@@ -93,19 +45,6 @@ def find(results: Mapping[str, Result | str]) -> list[Finding]:
     return found
 
 
-def compare(by: Difference, other: str) -> str:
-    """How something fares against another, as far as the interval of the difference tells."""
-    if not by.judged:
-        way = "above" if by.value > 0 else "below" if by.value < 0 else "from"
-        return f"is {_number(abs(by.value))} points {way} {other} ({_unjudged(by)})"
-    comma = "," if ", " in other else ""  # that ends what is said of the other
-    if by.sign > 0:
-        return f"leads {other}{comma} by {by}"
-    if by.sign < 0:
-        return f"loses to {other}{comma} by {-by}"
-    return f"cannot be told apart from {other} ({by})"
-
-
 def leader_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
     """Who is highest on average, and by how much over the next."""
     averages, items = _averages(rows.get("main", ()))
@@ -116,7 +55,7 @@ def leader_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
     if not by.known:
         return []
     best = "best" if by.sign > 0 else "highest"
-    value = _number(averages[first]["value"])
+    value = number_of(averages[first]["value"])
     text = (
         f"{name_of(first)} has the {best} outcome of {len(averages)} methods, {value} per cent "
         f"{_extent(rows['main'])}. It {compare(by, f'{name_of(second)}, which comes next')}."
@@ -143,7 +82,7 @@ def lookback_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
         by = _difference(averages[rival], "lead", items)
         if by.known:
             parts.append(compare(by, name_of(rival)))
-    return [f"{name_of('lookback')} {_list(parts)}."] if parts else []
+    return [f"{name_of('lookback')} {join(parts)}."] if parts else []
 
 
 def random_image_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
@@ -153,16 +92,30 @@ def random_image_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
     for method in dict.fromkeys(("lookback", *_ranked(averages)[:1])):
         mine = [row for row in here if row["method"] == method and math.isfinite(row["drop"])]
         if mine:
-            texts.append(f"{name_of(method)} {_list(map(_cost, mine))}")
+            texts.append(f"{name_of(method)} {join(_costs(mine))}")
     return [f"scored with a random image, {'; '.join(texts)}."] if texts else []
+
+
+def _costs(rows: Sequence[Row]) -> list[str]:
+    """What a random image takes from a method, benchmark by benchmark; many losses together."""
+    losses = [row for row in rows if _drop(row).sign > 0]
+    if len(losses) < MANY:
+        return [_cost(row) for row in rows]
+    least, most = _ends(losses, "drop")
+    ends = f"from {_drop(least)} on {least['benchmark']} to {_drop(most)} on {most['benchmark']}"
+    others = [_cost(row) for row in rows if row not in losses]
+    return [f"loses {ends} on {len(losses)} of {len(rows)} benchmarks", *others]
+
+
+def _drop(row: Row) -> Difference:
+    return Difference(row["drop"], row["low"], row["high"], row["items"])
 
 
 def _cost(row: Row) -> str:
     """What a random image takes from a method on one benchmark."""
-    by = Difference(row["drop"], row["low"], row["high"], row["items"])
-    where = f"on {row['benchmark']}"
+    by, where = _drop(row), f"on {row['benchmark']}"
     if by.sign > 0:
-        above = _number(row["original"] - row["random"])
+        above = number_of(row["original"] - row["random"])
         return f"loses {by} {where} (it was {above} above random selection)"
     if by.sign < 0:
         return f"gains {-by} {where}"
@@ -174,15 +127,24 @@ def no_image_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
     here = [row for row in rows.get("image-sensitivity", ()) if row["second"] == "without image"]
     here = [row for row in here if math.isfinite(row["agreement"])]
     ours, others = (
-        _list(f"{_changed(row)} on {row['benchmark']}" for row in here if row["first"] == method)
+        _shares([row for row in here if row["first"] == method])
         for method in ("lookback", "self_certainty")
     )
     if not ours:
         return []
     beside = f"; {name_of('self_certainty')}'s for {others}" if others else ""
-    chances = _list(dict.fromkeys(f"{100 * (1 - row['chance']):.0f} %" for row in here))
+    chances = join(dict.fromkeys(f"{100 * (1 - row['chance']):.0f} %" for row in here))
     text = f"without an image {name_of('lookback')}'s pick changes for this share of the items: "
     return [f"{text}{ours}{beside}; a pick by lot would for {chances}."]
+
+
+def _shares(rows: Sequence[Row]) -> str:
+    """The share of each benchmark; of many the ends."""
+    if len(rows) < MANY:
+        return join(f"{_changed(row)} on {row['benchmark']}" for row in rows)
+    most, least = _ends(rows, "agreement")
+    first, last = (f"{_changed(row)} on {row['benchmark']}" for row in (least, most))
+    return f"from {first} to {last}"
 
 
 def _changed(row: Row) -> str:
@@ -193,25 +155,39 @@ def _changed(row: Row) -> str:
 
 
 def factor_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
-    """Which of LookBack's two factors carries its outcome, benchmark by benchmark."""
+    """Which of LookBack's two factors carries its outcome, and on which benchmarks."""
     outcomes = [row for row in rows.get("decomposition", ()) if row["measure"] == "outcome"]
-    parts = []
+    found: dict[str, list[tuple[str, Difference, Difference]]] = {}
     for benchmark in dict.fromkeys(row["benchmark"] for row in outcomes):
         by_swap = {row["what"]: row for row in outcomes if row["benchmark"] == benchmark}
-        log_p, a = (
-            _difference(by_swap[what], "drop", by_swap[what]["items"]) for what in ("log p", "A")
-        )
-        more = _difference(by_swap["log p"], "over_a", by_swap["log p"]["items"])
+        first, second = (by_swap[what] for what in ("log p", "A"))
+        log_p, a = (_difference(row, "drop", row["items"]) for row in (first, second))
         if log_p.known and a.known:
-            costs = f"a random image for log p costs {log_p}, for A {a}"
-            parts.append(f"on {benchmark} {_carrier(log_p, a, more)} ({costs})")
-    return [f"which factor carries {name_of('lookback')}: {_list(parts)}."] if parts else []
+            told = _carrier(log_p, a, _difference(first, "over_a", first["items"]))
+            found.setdefault(told, []).append((benchmark, log_p, a))
+    parts = [f"{told} {_where(here)}" for told, here in found.items()]
+    return [f"of {name_of('lookback')}'s two factors, {'; '.join(parts)}."] if parts else []
+
+
+def _where(found: Sequence[tuple[str, Difference, Difference]]) -> str:
+    """On which benchmarks, and what a random image for each factor costs there."""
+    if len(found) < MANY:
+        return join(
+            f"on {name} (a random image for log p costs {log_p}, for A {a})"
+            for name, log_p, a in found
+        )
+    ends = (
+        f"{number_of(min(d.value for d in costs))} to {number_of(max(d.value for d in costs))}"
+        for costs in zip(*(pair[1:] for pair in found), strict=True)
+    )
+    costs = "a random image for log p costs {} points, for A {}".format(*ends)
+    return f"on {join(name for name, *_ in found)} ({costs})"
 
 
 def _carrier(log_p: Difference, a: Difference, more: Difference) -> str:
     """What the losses without each factor, and the interval of their difference, allow to say."""
     if not (log_p.judged and a.judged and more.judged):
-        return f"that cannot be told, {_unjudged(more)}"
+        return f"neither can be judged ({why_unjudged(more)})"
     if log_p.sign > 0 and more.sign > 0:
         return "log p carries more than A"
     if a.sign > 0 and more.sign < 0:
@@ -249,12 +225,6 @@ SENTENCES: tuple[tuple[str, Callable[[Mapping[str, Sequence[Row]]], list[str]]],
 """In the order of the report: which study each is of, and what makes it of a model's rows."""
 
 
-def name_of(method: str) -> str:
-    """What a sentence calls a method."""
-    known = method in SCORERS.names()
-    return NAMES.get(method, get_scorer(method).title if known else method)
-
-
 def _averages(rows: Sequence[Row]) -> tuple[dict[str, Row], int]:
     """By method its mean over all benchmarks and N; and the items of the smallest benchmark.
 
@@ -290,28 +260,16 @@ def _difference(row: Row, name: str, items: int) -> Difference:
     return Difference(row[name], row[f"{name}_low"], row[f"{name}_high"], items)
 
 
+def _ends(rows: Sequence[Row], name: str) -> tuple[Row, Row]:
+    """The rows with the least and the most of something."""
+    ordered = sorted(rows, key=lambda row: row[name])
+    return ordered[0], ordered[-1]
+
+
 def _range(rows: Sequence[Row]) -> str:
     """The milliseconds of some rows: one number, or from the least to the most."""
     least, most = (f"{pick(row['ms'] for row in rows):.2g}" for pick in (min, max))
     return least if least == most else f"{least} to {most}"
-
-
-def _number(value: float) -> str:
-    """With two places; no minus before a zero."""
-    return f"{round(value, 2) + 0.0:.2f}"
-
-
-def _unjudged(by: Difference) -> str:
-    """Why there is no interval."""
-    if by.items >= FEWEST:
-        return "no interval"
-    return f"{by.items} item{'s' * (by.items != 1)}: too few for an interval"
-
-
-def _list(parts: Iterable[str]) -> str:
-    """`a`, `a and b`, `a, b and c`; nothing of nothing."""
-    found = list(parts)
-    return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
 
 
 def _capital(text: str) -> str:

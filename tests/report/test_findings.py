@@ -10,7 +10,8 @@ from made_runs import make_run
 
 import lookback
 from lookback.report import report
-from lookback.report.findings import FEWEST, Difference, compare, find
+from lookback.report.findings import find
+from lookback.report.wording import FEWEST, Difference, compare
 from lookback.scores.base import SCORERS
 from lookback.studies import STUDIES, Result, Runs, get_study
 
@@ -228,10 +229,33 @@ WIN, TIE, LOSS = (5.0, 2.0, 8.0), (0.5, -1.0, 2.0), (-5.0, -8.0, -2.0)
 )
 def test_the_factor_that_carries_it(log_p, a, more, expected):
     (text,) = texts(decomposition=swapped(log_p, a, more))
-    assert text.startswith(f"Which factor carries LookBack: on B {expected} (a random image for ")
-    assert f"log p costs {Difference(*log_p, items=40)}, for A {Difference(*a, items=40)})" in text
+    start = f"Of LookBack's two factors, {expected} on B (a random image for log p costs "
+    assert text.startswith(start)
+    assert f"{start}{Difference(*log_p, items=40)}, for A {Difference(*a, items=40)})" in text
     (few,) = texts(decomposition=swapped(log_p, a, more, items=3))
-    assert "on B that cannot be told, 3 items: too few for an interval" in few
+    assert "neither can be judged (3 items: too few for an interval) on B" in few
+
+
+def test_many_benchmarks_are_told_by_their_ends():
+    rows = [replaced(d, d - 1, d + 1, name) for d, name in ((9, "B"), (4, "C"), (6, "D"))]
+    (text,) = texts(random_image=[*rows, replaced(0.5, -1.0, 2.0, "E")])
+    assert text == (
+        "Scored with a random image, LookBack loses from 4.00 points [3.00, 5.00] on C to 9.00 "
+        "points [8.00, 10.00] on B on 3 of 4 benchmarks and cannot be told apart from what it was "
+        "(-0.50 points [-2.00, 1.00]) on E."
+    )
+    shares = ((0.3, "B"), (0.5, "C"), (0.2, "D"))
+    rows = [agreement("lookback", s, s - 0.1, s + 0.1, benchmark=name) for s, name in shares]
+    (text,) = texts(image_sensitivity=rows)
+    assert "items: from 50 % [40, 60] on C to 80 % [70, 90] on D; a pick" in text
+    rows = [row | {"benchmark": name} for name in "BCD" for row in swapped(WIN, TIE, WIN)]
+    rows += [row | {"benchmark": "E"} for row in swapped(TIE, WIN, LOSS)]
+    (text,) = texts(decomposition=rows)
+    assert text == (
+        "Of LookBack's two factors, log p carries more than A on B, C and D (a random image for "
+        "log p costs 5.00 to 5.00 points, for A 0.50 to 0.50); A carries more than log p on E (a "
+        "random image for log p costs 0.50 points [-1.00, 2.00], for A 5.00 points [2.00, 8.00])."
+    )
 
 
 def test_how_long_it_took():

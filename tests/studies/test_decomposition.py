@@ -74,6 +74,8 @@ def test_drops(runs):
     for row in rows.values():
         assert row["drop"] == pytest.approx(rows["none"]["value"] - row["value"])
         assert row["drop_low"] <= row["drop"] <= row["drop_high"]
+        assert row["over_a"] == pytest.approx(row["drop"] - rows["A"]["drop"])
+        assert row["over_a_low"] <= row["over_a"] <= row["over_a_high"]
         assert row["low"] <= row["value"] <= row["high"]
     assert rows["none"]["drop_low"] == rows["none"]["drop_high"] == 0
     assert rows["random selection"]["value"] == pytest.approx(100 * quality.mean())

@@ -99,6 +99,29 @@ def test_intervals_are_those_of_resampled_items(result, runs):
             assert r["low"] <= r["value"] <= r["high"]
 
 
+@pytest.mark.parametrize("n", [5, 25, 0])
+def test_how_far_behind_the_leader(result, runs, n):
+    """The leader is the highest that does not know the truth; both see the same samples."""
+    here = [
+        r for r in result.rows if (r["model"], r["benchmark"], r["N"]) == ("made-up", "Average", n)
+    ]
+    (leader,) = {r["leader"] for r in here}
+    assert leader != "oracle"
+    best = row(result, leader, "Average", n)["value"]
+    assert best == max(r["value"] for r in here if r["method"] != "oracle")
+    for method in SIGNALS:
+        found = row(result, method, "Average", n)
+        assert found["behind"] == pytest.approx(best - found["value"])
+        draws = [
+            bootstrap_means(100 * (outcome(run, leader, count) - outcome(run, method, count)), seed)
+            for seed, run in ((0, runs[1]), (1, runs[0]))
+            for count in ((5, 25) if n == 0 else (n,))
+        ]
+        expected = interval(np.mean(draws, axis=0))
+        assert (found["behind_low"], found["behind_high"]) == pytest.approx(expected)
+    assert all(r["leader"] == "" for r in result.rows if r["benchmark"] != "Average")
+
+
 def test_benchmarks_are_resampled_apart(tmp_path):
     """Two benchmarks with the same numbers: their average is surer than each."""
     twins = [

@@ -6,7 +6,7 @@ a smaller draw.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -97,6 +97,14 @@ def sweep(
     run: Run, alphas: Sequence[float], lams: Sequence[float], budgets: Sequence[int]
 ) -> Array:
     """(budgets, alphas, lams): LookBack's outcome in per cent for every setting and N."""
+    found = [values.mean(axis=0) for values in sweep_items(run, alphas, lams, budgets)]
+    return 100 * np.stack(found)
+
+
+def sweep_items(
+    run: Run, alphas: Sequence[float], lams: Sequence[float], budgets: Sequence[int]
+) -> Iterator[Array]:
+    """(items, alphas, lams) for each N: the quality of LookBack's pick with every setting."""
     filled = run.lengths > 0
     scores = np.full((len(run.sizes), run.n, len(alphas), len(lams)), -np.inf)
     rows = np.repeat(np.arange(len(run.sizes)), run.sizes)
@@ -106,9 +114,8 @@ def sweep(
         )
     quality = run.quality()
     items = np.arange(len(quality))[:, None, None]
-    # (items, alphas, lams) per budget: the first of the highest, as `picks` has it.
-    found = [quality[items, scores[:, :n].argmax(axis=1)].mean(axis=0) for n in budgets]
-    return 100 * np.stack(found)
+    for n in budgets:  # the first of the highest, as `picks` has it
+        yield quality[items, scores[:, :n].argmax(axis=1)]
 
 
 def bootstrap_means(values: Array, seed: int = 0, draws: int = DRAWS) -> Array:

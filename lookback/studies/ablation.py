@@ -96,4 +96,4 @@ def _draw_curve(
     x, y, low, high = ([row[key] for row in curve] for key in (varied, "value", "low", "high"))
     axis.plot(x, y, style, marker=".", color=color)
     axis.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
-    label_end(axis, x[-1], y[-1], name, color)
+    label_end(axis, x, y, name, color)

@@ -110,7 +110,7 @@ def _draw_line(axis: Any, rows: list[dict[str, Any]], look: dict[str, Any]) -> N
     )
     if ours:
         axis.fill_between(n, low, high, color=scorer.color, alpha=0.15, linewidth=0)
-    label_end(axis, n[-1], values[-1], scorer.title, scorer.color)
+    label_end(axis, n, values, scorer.title, scorer.color)
 
 
 def _draw_points(axis: Any, rows: list[dict[str, Any]], marker: str) -> Any:

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lookback.studies.shared.plots import SMALL
 
@@ -51,12 +52,27 @@ def contrast(rgb: Sequence[float] | np.ndarray[Any, Any]) -> float:
     return float(1.05 / (linear @ (0.2126, 0.7152, 0.0722) + 0.05))
 
 
-def label_end(axis: Any, x: float, y: float, name: str, color: str) -> None:
-    """Name the line that ends at (x, y), at the right of its panel; `settle_labels` follows."""
+def label_end(axis: Any, x: ArrayLike, y: ArrayLike, name: str, color: str) -> None:
+    """Name a line where it ends, at the right of its panel; `settle_labels` follows.
+
+    Args:
+        axis: the panel.
+        x, y: the line; without any number in it it has no name.
+        name: what it is called.
+        color: its colour.
+    """
+    xs, ys = (np.asarray(part, dtype=float) for part in (x, y))
+    known = np.flatnonzero(np.isfinite(ys))
+    if not len(known):
+        return
+    end = xs[known[-1]], ys[known[-1]]
     axis.annotate(
-        name, (x, y), (1.05, y), textcoords=axis.get_yaxis_transform(), va="center",
+        name, end, (1.05, end[1]), textcoords=axis.get_yaxis_transform(), va="center",
         fontsize=SMALL, color=readable(color), gid=ENDS, annotation_clip=False,
-        arrowprops={"arrowstyle": "-", "color": color, "lw": 0.5, "shrinkA": 1, "shrinkB": 1},
+        arrowprops={
+            "arrowstyle": "-", "color": color, "lw": 0.5, "shrinkA": 1, "shrinkB": 1,
+            "relpos": (0, 0.5),  # from the middle of the label's left edge: over no other label
+        },
     )  # fmt: skip
 
 

@@ -123,11 +123,11 @@ def bootstrap_means(values: Array, seed: int = 0, draws: int = DRAWS) -> Array:
 
     The same seed and number of items draw the same items, so that differences are paired.
     """
-    return np.asarray(_counts(len(values), seed, draws) @ values / len(values))
+    return np.asarray(item_counts(len(values), seed, draws) @ values / len(values))
 
 
 @lru_cache(maxsize=16)
-def _counts(items: int, seed: int, draws: int) -> Array:
+def item_counts(items: int, seed: int = 0, draws: int = DRAWS) -> Array:
     """(draws, items): how often each item is in each bootstrap sample."""
     samples = np.random.default_rng(seed).integers(0, items, (draws, items))
     return np.stack([np.bincount(sample, minlength=items) for sample in samples]).astype(np.float64)

@@ -26,6 +26,7 @@ from lookback.scores.formula import Array
 from lookback.studies.shared.base import StudyError
 from lookback.studies.shared.distributions import auc
 from lookback.studies.shared.pairs import Pair
+from lookback.studies.shared.selection import bootstrap_means
 
 Spans = NDArray[np.int64]
 """(W, 3): a word each: the response it stands in, its first character there, and the one behind."""
@@ -67,6 +68,19 @@ def word_means(values: Array, ranges: NDArray[np.intp]) -> Array:
     counts = ranges[:, 1] - ranges[:, 0]
     total = sums[ranges[:, 1]] - sums[ranges[:, 0]]
     return np.where(counts > 0, total / np.maximum(counts, 1), np.nan)
+
+
+def bootstrap_words(values: Array, items: NDArray[np.intp], count: int) -> Array:
+    """(draws,): means over words in bootstrap samples of items; samples without any are left out.
+
+    Args:
+        values: a number per word.
+        items: of which item each word is.
+        count: how many items there are.
+    """
+    sums, sizes = (np.bincount(items, weights, count) for weights in (values, None))
+    total, words = bootstrap_means(np.column_stack([sums, sizes])).T
+    return np.asarray(total[words > 0] / words[words > 0])
 
 
 def sample_responses(which: NDArray[np.intp], most: int) -> NDArray[np.intp]:

@@ -8,8 +8,8 @@ from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import ALPHAS, LAMBDAS
 from lookback.studies.shared.base import Result, Runs, StudyError, study, title
-from lookback.studies.shared.methods import in_order
 from lookback.studies.shared.lines import label_end, settle_labels
+from lookback.studies.shared.methods import in_order
 from lookback.studies.shared.plots import MUTED, TWO_COLUMNS, heading, in_style, panels
 from lookback.studies.shared.selection import bootstrap_means, interval, sweep_items
 from lookback.studies.shared.tables import Table, mark_best, rows_of_columns
@@ -88,9 +88,7 @@ def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
     return figure
 
 
-def _draw_curve(
-    axis: Any, curve: list[dict[str, Any]], varied: str, style: str, name: str
-) -> None:
+def _draw_curve(axis: Any, curve: list[dict[str, Any]], varied: str, style: str, name: str) -> None:
     """A line with its band, named where it ends."""
     color = get_scorer("lookback" if style == "-" else "random").color
     x, y, low, high = ([row[key] for row in curve] for key in (varied, "value", "low", "high"))

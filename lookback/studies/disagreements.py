@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,8 +50,8 @@ def disagreements(
     lines = []
     notes = [
         "Automatic: which text has the higher quality by the benchmark's measure.",
-        "Whiskers where two verdicts meet: 95 %, from 2,000 bootstrap samples of the items where "
-        "the scorers differ.",
+        "Whiskers above a bar are of the first one's share, those below of the second one's: 95 %, "
+        "from 2,000 bootstrap samples of the items where the scorers differ.",
     ]
     several = in_order(runs.largest)
     for run in several:
@@ -114,19 +115,21 @@ def _figure(rows: list[dict[str, Any]], first: Scorer, second: Scorer) -> Any:
             groups.setdefault(name, []).append(row["verdict"])
     if not groups:
         return None
-    figure, axes = panels(1, 1, TWO_COLUMNS, height=0.3 * len(groups) + 0.8)
+    figure, axes = panels(1, 1, TWO_COLUMNS, height=0.36 * len(groups) + 0.8)
     axis, left = axes[0, 0], np.zeros(len(groups))
     names = [f"{name} (n={len(verdicts)})" for name, verdicts in groups.items()]
     labels = (f"{first.title} better", "Tie", f"{second.title} better")
     colors = (first.color, PALE, DARK if second.color == first.color else second.color)
     for verdict, label, color in zip(VERDICTS, labels, colors, strict=True):
         width = np.array([100 * np.mean([v == verdict for v in g]) for g in groups.values()])
-        bars = axis.barh(names, width, left=left, height=0.6, color=color, label=label)
+        bars = axis.barh(names, width, left=left, height=0.5, color=color, label=label)
         words = [f"{w:.0f} %" if w >= 6 else "" for w in width]
         ink = INK if verdict == "tie" else "white"
         axis.bar_label(bars, words, label_type="center", fontsize=SMALL, color=ink)
         left += width
-    _draw_intervals(axis, names, list(groups.values()))
+    for number, verdicts in enumerate(groups.values()):
+        _draw_interval(axis, number - 0.36, verdicts, VERDICTS[:1], colors[0])
+        _draw_interval(axis, number + 0.36, verdicts, VERDICTS[:2], colors[2])
     axis.set(xlabel="per cent of the items where they differ", xlim=(0, 100))
     axis.grid(visible=False)
     axis.invert_yaxis()
@@ -134,14 +137,11 @@ def _figure(rows: list[dict[str, Any]], first: Scorer, second: Scorer) -> Any:
     return figure
 
 
-def _draw_intervals(axis: Any, names: list[str], groups: list[list[str]]) -> None:
-    """Whiskers of the first one's share, and of the second one's, which is counted from 100."""
-    for shown in (VERDICTS[:1], VERDICTS[:2]):
-        for name, verdicts in zip(names, groups, strict=True):
-            inside = 100 * np.array([v in shown for v in verdicts], dtype=np.float64)
-            low, high = interval(bootstrap_means(inside))
-            around = [[inside.mean() - low], [high - inside.mean()]]
-            axis.errorbar(
-                [inside.mean()], [name], xerr=np.abs(around), fmt="none", ecolor=INK,
-                elinewidth=0.8, capsize=2,
-            )  # fmt: skip
+def _draw_interval(
+    axis: Any, y: float, verdicts: list[str], inside: Sequence[str], color: str
+) -> None:
+    """The interval of the share of some verdicts, which are drawn from the left."""
+    shares = 100 * np.array([verdict in inside for verdict in verdicts], dtype=np.float64)
+    low, high = interval(bootstrap_means(shares))
+    around = np.abs([[shares.mean() - low], [high - shares.mean()]])
+    axis.errorbar([shares.mean()], [y], xerr=around, fmt="|", color=color, elinewidth=1, capsize=2)

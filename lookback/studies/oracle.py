@@ -21,9 +21,9 @@ def oracle(runs: Runs) -> Result:
     rows = []
     for run in in_order(runs.largest):
         for n in budgets(run):
-            top, mean = (100 * outcome(run, method, n) for method in ("oracle", "random"))
-            row = _row(run.model, title(run), n, float(top.mean()), float(mean.mean()), len(top))
-            rows.append(row | _ends(top=top, mean=mean))
+            best, any_ = (100 * outcome(run, method, n) for method in ("oracle", "random"))
+            row = _row(run.model, title(run), n, float(best.mean()), float(any_.mean()), len(best))
+            rows.append(row | _ends(best, any_))
     benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
     for model, n in _setups(rows):
         here = [r for r in rows if (r["model"], r["N"]) == (model, n)]
@@ -52,12 +52,12 @@ def _row(model: str, benchmark: str, n: int, top: float, mean: float, items: int
     return {"model": model, "benchmark": benchmark, "N": n} | numbers
 
 
-def _ends(**outcomes: Array) -> dict[str, float]:
-    """The intervals of the mean, the oracle and the gap; NaN without outcomes."""
+def _ends(*outcomes: Array) -> dict[str, float]:
+    """The intervals of the oracle, the mean and the gap; NaN without the outcomes of both."""
     names = [f"{name}_{end}" for name in ("oracle", "mean", "gap") for end in ("low", "high")]
     if not outcomes:
         return dict.fromkeys(names, np.nan)
-    top, mean = outcomes["top"], outcomes["mean"]
+    top, mean = outcomes
     ends = [end for values in (top, mean, top - mean) for end in interval(bootstrap_means(values))]
     return dict(zip(names, ends, strict=True))
 

@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 from lookback.benchmarks import english
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
-from lookback.scores.formula import Array
 from lookback.studies.shared.base import Result, Runs, study, title
 from lookback.studies.shared.methods import in_order
 from lookback.studies.shared.plots import INK, MUTED, PALE, heading, in_style, tiles, whiskers
-from lookback.studies.shared.selection import interval
 from lookback.studies.shared.speech import NOTES, SETS, TAGS, find_words, z_scores
 from lookback.studies.shared.tables import Table, rows_of_columns
-from lookback.studies.shared.words import bootstrap_words, sample_responses, word_means
+from lookback.studies.shared.words import (
+    item_of_tokens,
+    sample_responses,
+    word_means,
+    words_interval,
+)
 
 SIGNALS = {"A": "visual_lookback", "SC": "self_certainty"}
 FEW = 30
@@ -57,27 +60,18 @@ def _rows(run: Run, chosen: NDArray[np.intp]) -> list[dict[str, Any]]:
         name: word_means(z_scores(run.signal(signal)[words.tokens]), words.ranges)
         for name, signal in SIGNALS.items()
     }
-    items = np.repeat(np.arange(len(run.sizes)), run.sizes)[chosen]
-    owners = np.repeat(items, run.lengths[chosen])  # the item of each token
-    rows = []
+    items, rows = item_of_tokens(run, chosen), []
     for group, members in (SETS | {tag: (tag,) for tag in TAGS}).items():
         here = words.within(members)
-        of = owners[words.ranges[here, 0]]
-        row = {"model": run.model, "benchmark": title(run), "group": group}
+        of = items[words.ranges[here, 0]]
+        row: dict[str, Any] = {"model": run.model, "benchmark": title(run), "group": group}
         means = {n: float(v[here].mean()) if here.any() else np.nan for n, v in scores.items()}
-        ends = {
-            f"{name}_{end}": value
-            for name, values in scores.items()
-            for end, value in _ends(values[here], of, len(run.sizes)).items()
-        }
-        rows.append(row | means | {"words": int(here.sum())} | ends)
+        row |= means | {"words": int(here.sum())}
+        for name, values in scores.items():
+            low, high = words_interval(values[here], of, len(run.sizes))
+            row |= {f"{name}_low": low, f"{name}_high": high}
+        rows.append(row)
     return rows
-
-
-def _ends(values: Array, items: NDArray[np.intp], count: int) -> dict[str, float]:
-    """The interval of the mean over some words; NaN without any."""
-    ends = interval(bootstrap_words(values, items, count)) if len(values) else (np.nan, np.nan)
-    return dict(zip(("low", "high"), ends, strict=True))
 
 
 def _table(found: list[tuple[Run, list[dict[str, Any]]]]) -> Table:
@@ -115,7 +109,9 @@ def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
 def _draw_groups(axis: Any, rows: list[dict[str, Any]]) -> None:
     """Bars of both signals side by side; groups of few words are grey, with their number."""
     x = np.arange(len(rows))
-    for (name, method), shift, grey in zip(SIGNALS.items(), (-0.2, 0.2), (PALE, MUTED), strict=True):
+    for (name, method), shift, grey in zip(
+        SIGNALS.items(), (-0.2, 0.2), (PALE, MUTED), strict=True
+    ):
         color = get_scorer(method).color
         ends = [[row[f"{name}{end}"] for row in rows] for end in ("", "_low", "_high")]
         colors = [color if row["words"] >= FEW else grey for row in rows]

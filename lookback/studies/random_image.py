@@ -11,7 +11,7 @@ from lookback.scores.base import SCORERS, get_scorer
 from lookback.studies.shared.base import Result, Runs, study
 from lookback.studies.shared.methods import own_methods, titles
 from lookback.studies.shared.pairs import control_pairs, replacement_row
-from lookback.studies.shared.plots import Dots, dots, in_style
+from lookback.studies.shared.plots import MUTED, Dots, dots, in_style
 from lookback.studies.shared.tables import Cell, Table
 
 AGREEING = ("self_certainty", "visual_lookback", "mean_log_prob", "lookback")
@@ -25,7 +25,7 @@ NOTES = [
     "of the gain over random selection that the wrong image takes away: not defined (-) without a "
     "gain, and in brackets, of little meaning, with one of less than a point. low and high are the "
     "95 % interval of the drop orig. - rand., from 2,000 bootstrap samples of items.",
-    "Figure: full dots with the own image, hollow dots with a random one; dashed: random selection. "
+    "Figure: full dots with the own image, hollow with a random one; dashed: random selection. "
     "Whiskers and the band: 95 %, from 2,000 bootstrap samples of items, each outcome by itself; "
     "the drop, on the same items, has the interval of low and high.",
 ]
@@ -123,17 +123,28 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
         scorer = get_scorer(method)
         here = [cells.get((group, method), {}) for group in groups]
         for key in ("original", "replaced"):
-            ends = ([row.get(f"{key}{end}", np.nan) for row in here] for end in ("", "_low", "_high"))
-            series.append(Dots(scorer.title, scorer.color, *ends, filled=key == "original"))
+            value, low, high = (
+                [row.get(f"{key}{end}", np.nan) for row in here] for end in ("", "_low", "_high")
+            )
+            full = key == "original"
+            series.append(Dots(scorer.title, scorer.color, value, low, high, full))
     figure = dots(groups, series, "per cent")
     for group, axis in zip(groups, figure.axes, strict=False):
         floor, color = cells[group, CONTROLLED[0]], get_scorer("random").color
-        line = axis.axvline(floor["random"], color=color, linestyle="--", zorder=1)
+        axis.axvline(floor["random"], color=color, linestyle="--", zorder=1)
         axis.axvspan(floor["random_low"], floor["random_high"], color=color, alpha=0.15, lw=0)
-    full, hollow = (
-        line.axes.plot([], [], "o", color="#475569", mfc=face)[0] for face in ("#475569", "white")
-    )
-    names = ("own image", "random image", "random selection")
-    figure.set_figheight(figure.get_figheight() + 0.25)  # for the legend
-    figure.legend((full, hollow, line), names, loc="outside lower center", ncols=3)
+    _add_legend(figure)
     return figure
+
+
+def _add_legend(figure: Any) -> None:
+    """What full and hollow dots are, and the line."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        *(Line2D([], [], ls="", marker="o", color=MUTED, mfc=face) for face in (MUTED, "white")),
+        Line2D([], [], linestyle="--", color=get_scorer("random").color),
+    ]
+    names = ["own image", "random image", "random selection"]
+    figure.set_figheight(figure.get_figheight() + 0.25)
+    figure.legend(handles, names, loc="outside lower center", ncols=3)

@@ -65,7 +65,7 @@ def sensitivity(runs: Runs, alpha: float = 0.25, lam: float = 1.25) -> Result:
         f"The reported value lies in the grid's range in {inside} of {len(setups)} settings, and "
         f"within two Std of its mean in {near}.",
         "A baseline that a run has no scores of takes no part.",
-        "Figure: every setting has a cell of the same size; a white line stands where the step of α "
+        "Figure: every setting has a cell of the same size; a white line is where the step of α "
         "changes. The star is the reported setting.",
     ]
     tables = [_range(found, setups), _global(setups, alpha, lam)]

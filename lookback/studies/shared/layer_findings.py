@@ -11,19 +11,21 @@ from lookback.runs import Run
 from lookback.scores.formula import Array
 from lookback.studies.shared import speech
 from lookback.studies.shared.base import StudyError
-from lookback.studies.shared.distributions import auc
+from lookback.studies.shared.distributions import auc, bootstrap_aucs
 from lookback.studies.shared.layers import (
     choose_on_other_half,
     name_of,
     outcomes_by_layers,
     stretches,
 )
-from lookback.studies.shared.selection import outcome
+from lookback.studies.shared.selection import interval, outcome
 from lookback.studies.shared.words import (
     find_mentions,
+    item_of_tokens,
     mentioning_benchmark,
     sample_responses,
     word_means,
+    words_interval,
 )
 
 CHOSEN = "chosen on the other half"
@@ -41,6 +43,7 @@ class Found:
             a reference.
         words: for each of `speech.SETS` the mean z-score of A_t by layer, then over all layers.
         aucs: of mentions, by layer, then over all layers; None if the benchmark cannot tell.
+        ends: (layers + 1, 2), where the intervals of the sets' z-scores and of the "AUC" end.
         counts: how many words are in each set; how many mentions are right, and wrong.
     """
 
@@ -49,6 +52,7 @@ class Found:
     outcomes: dict[range | str, Array]
     words: dict[str, Array]
     aucs: Array | None
+    ends: dict[str, Array]
     counts: dict[str, int]
 
     @property
@@ -99,9 +103,9 @@ def analyse(run: Run, settings: Settings) -> tuple[Found, list[str]]:
     ]
     for name, method in REFERENCES.items():
         outcomes[name] = 100 * outcome(run, method, n)
-    words, counts = _word_scores(run, most)
-    aucs, mentions, more = _mention_aucs(run, most)
-    found = Found(run, n, outcomes, words, aucs, counts | mentions)
+    words, ends, counts = _word_scores(run, most)
+    aucs, auc_ends, mentions, more = _mention_aucs(run, most)
+    found = Found(run, n, outcomes, words, aucs, ends | auc_ends, counts | mentions)
     return found, [*notes, *more]
 
 
@@ -110,9 +114,13 @@ def _by_layer_and_all(run: Run) -> list[Array]:
     return [*(a.astype(np.float64) for a in run.by_layer().T), run.signal("visual_lookback")]
 
 
-def _word_scores(run: Run, most: int) -> tuple[dict[str, Array], dict[str, int]]:
-    """Mean z-scores of the words of each set, and how many words these are."""
-    words = speech.find_words(run, sample_responses(np.flatnonzero(run.lengths > 0), most))
+Scores = tuple[dict[str, Array], dict[str, Array], dict[str, int]]
+
+
+def _word_scores(run: Run, most: int) -> Scores:
+    """Mean z-scores of the words of each set, their intervals, and how many words these are."""
+    chosen = sample_responses(np.flatnonzero(run.lengths > 0), most)
+    words = speech.find_words(run, chosen)
     means = []
     for values in _by_layer_and_all(run):
         here = values[words.tokens]
@@ -125,20 +133,36 @@ def _word_scores(run: Run, most: int) -> tuple[dict[str, Array], dict[str, int]]
         )
     sets = {name: words.within(tags) for name, tags in speech.SETS.items()}
     counts = {name: int(inside.sum()) for name, inside in sets.items()}
-    return {
-        name: np.array([m[inside].mean() if inside.any() else np.nan for m in means])
-        for name, inside in sets.items()
-    }, counts
+    scores, ends = {}, {}
+    items = item_of_tokens(run, chosen)
+    for name, inside in sets.items():
+        of = items[words.ranges[inside, 0]]
+        scores[name] = np.array([m[inside].mean() if inside.any() else np.nan for m in means])
+        ends[name] = np.array([words_interval(m[inside], of, len(run.sizes)) for m in means])
+    return scores, ends, counts
 
 
-def _mention_aucs(run: Run, most: int) -> tuple[Array | None, dict[str, int], list[str]]:
-    """AUCs of right against wrong mentions, how many there are, and notes."""
+Aucs = tuple[Array | None, dict[str, Array], dict[str, int], list[str]]
+
+
+def _mention_aucs(run: Run, most: int) -> Aucs:
+    """AUCs of right against wrong mentions, their intervals, how many there are, and notes."""
     benchmark = mentioning_benchmark(run)
     if benchmark is None:
-        return None, {}, ["the benchmark cannot tell right mentions from wrong; no AUC."]
-    found = find_mentions(run, benchmark, np.arange(len(run.index)), most)
-    aucs = [auc(word_means(values, found.ranges), found.right) for values in _by_layer_and_all(run)]
+        return None, {}, {}, ["the benchmark cannot tell right mentions from wrong; no AUC."]
+    every = np.arange(len(run.index))
+    found = find_mentions(run, benchmark, every, most)
+    values = [word_means(values, found.ranges) for values in _by_layer_and_all(run)]
+    aucs = [auc(one, found.right) for one in values]
+    of = item_of_tokens(run, every)[found.ranges[:, 0]]
+    draws = [bootstrap_aucs(one, found.right, of, len(run.sizes)) for one in values]
+    ends = np.array([interval(one) if len(one) else (np.nan, np.nan) for one in draws])
     counts = {"right": int(found.right.sum()), "wrong": int((~found.right).sum())}
     notes = [f"{note}." for note in benchmark.notes]
     told = f"{counts['right']} right and {counts['wrong']} wrong mentions"
-    return np.array(aucs), counts, [f"{told} in {found.responses} responses.", *notes]
+    return (
+        np.array(aucs),
+        {"AUC": ends},
+        counts,
+        [f"{told} in {found.responses} responses.", *notes],
+    )

@@ -30,7 +30,12 @@ def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """
     looks = ((marker, dashes) for marker, dashes in product(MARKERS, DASHES))
     return {
-        name: {"marker": marker, "markevery": 0.2, "markersize": 3, "linestyle": (0, dashes or None)}
+        name: {
+            "marker": marker,
+            "markevery": 0.2,
+            "markersize": 3,
+            "linestyle": (0, dashes or None),
+        }
         for name, (marker, dashes) in zip(names, looks, strict=False)
     }
 
@@ -80,7 +85,7 @@ def settle_labels(figure: Figure) -> None:
     """Move the labels of `label_end` apart, in each panel: once all is drawn and has its size."""
     figure.draw_without_rendering()
     for axis in figure.axes:
-        labels = [text for text in axis.texts if text.get_gid() == ENDS]
+        labels: list[Any] = [text for text in axis.texts if text.get_gid() == ENDS]
         if not labels:
             continue
         bottom, top = axis.transAxes.transform([(0, 0), (0, 1)])[:, 1]

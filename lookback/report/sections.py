@@ -160,9 +160,11 @@ def _describe(figure: Any) -> str:
     for axis in seen:
         legend = axis.get_legend()
         texts += [text.get_text() for text in (legend.get_texts() if legend else [])]
-        texts += [text.get_text() for text in axis.texts]
+        ticks = (*axis.get_yticklabels(), *axis.get_xticklabels())
+        texts += [text.get_text() for text in (*axis.texts, *ticks)]
     names = [_one_line(text) for text in dict.fromkeys(texts) if any(c.isalpha() for c in text)]
-    told = [f"Panels: {'; '.join(filter(None, parts))}."] if any(parts) else []
+    shown = "; ".join(filter(None, dict.fromkeys(parts)))
+    told = [f"Panels: {shown}."] if shown else []
     return " ".join([*told, *([f"Named in it: {', '.join(names)}."] if names else [])])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import cycle, product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ from lookback.studies.shared.plots import SMALL
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DASHES = ((), (5, 1.5), (1.2, 1.2), (6, 1.5, 1.2, 1.5), (2.5, 1), (6, 1.2, 1.2, 1.2, 1.2, 1.2))
+PATTERNS = ((5, 1.5), (1.2, 1.2), (6, 1.5, 1.2, 1.5), (2.5, 1), (6, 1.2, 1.2, 1.2, 1.2, 1.2))
+DASHES = ("-", *((0, pattern) for pattern in PATTERNS))
 MARKERS = ("", "o", "s", "^", "D", "v", "P", "X")
 SPACING = 1.25
 """From one label to the next, as a multiple of the size of type."""
@@ -28,14 +29,9 @@ def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
     So lines stay apart in print and for those who see colours otherwise.
     """
-    looks = ((marker, dashes) for marker, dashes in product(MARKERS, DASHES))
+    looks = cycle(product(MARKERS, DASHES))
     return {
-        name: {
-            "marker": marker,
-            "markevery": 0.2,
-            "markersize": 3,
-            "linestyle": (0, dashes or None),
-        }
+        name: {"marker": marker, "markevery": 0.2, "markersize": 3, "linestyle": dashes}
         for name, (marker, dashes) in zip(names, looks, strict=False)
     }
 

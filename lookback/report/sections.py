@@ -14,7 +14,7 @@ from lookback.report.table import TableView, table_view
 from lookback.runs import Run
 from lookback.studies import Result, Runs, Table, get_study, title
 from lookback.studies.shared.budgets import budget_notes
-from lookback.studies.shared.plots import figure_bytes
+from lookback.studies.shared.plots import ONE_COLUMN, TWO_COLUMNS, figure_bytes
 from lookback.studies.shared.tables import files_of
 
 SVG_MOST = 300_000
@@ -32,11 +32,20 @@ class Settings(NamedTuple):
 
 
 class FigureView(NamedTuple):
-    """A figure inside the page, and its size in pixels."""
+    """A figure inside the page.
+
+    Attributes:
+        uri: the image.
+        width, height: in pixels.
+        wide: whether it takes the whole width of the page, as one of two columns in a paper does.
+        shows: a sentence or two for those who cannot see it.
+    """
 
     uri: str
     width: int
     height: int
+    wide: bool
+    shows: str
 
 
 class File(NamedTuple):
@@ -152,13 +161,42 @@ def _figure(figure: Any) -> FigureView:
     if len(image) > SVG_MOST:
         kind, image = "image/png", figure_bytes(figure, "png")
     width, height = (round(PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())
-    return FigureView(data_uri(kind, image), width, height)
+    wide = figure.get_figwidth() > (ONE_COLUMN + TWO_COLUMNS) / 2
+    return FigureView(data_uri(kind, image), width, height, wide, _describe(figure))
+
+
+def _describe(figure: Any) -> str:
+    """What a figure's panels are, and what is named in them."""
+    seen = [axis for axis in figure.axes if axis.axison and axis.get_label() != "<colorbar>"]
+    parts = [_describe_panel(axis) for axis in seen]
+    texts = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    for axis in seen:
+        legend = axis.get_legend()
+        texts += [text.get_text() for text in (legend.get_texts() if legend else [])]
+        ticks = (*axis.get_yticklabels(), *axis.get_xticklabels())
+        texts += [text.get_text() for text in (*axis.texts, *ticks)]
+    names = [_one_line(text) for text in dict.fromkeys(texts) if any(c.isalpha() for c in text)]
+    shown = "; ".join(filter(None, dict.fromkeys(parts)))
+    told = [f"Panels: {shown}."] if shown else []
+    return " ".join([*told, *([f"Named in it: {', '.join(names)}."] if names else [])])
+
+
+def _describe_panel(axis: Any) -> str:
+    axes = " against ".join(filter(None, (axis.get_ylabel(), axis.get_xlabel())))
+    title = axis.get_title() or axis.get_title(loc="left")
+    return _one_line(": ".join(filter(None, (title, axes))))
+
+
+def _one_line(text: str) -> str:
+    return ", ".join(text.split("\n"))
 
 
 def _files(name: str, result: Result) -> list[File]:
-    """The rows as CSV, the tables as LaTeX, and what else the study gave."""
-    found = []
-    for file, data in files_of(name, replace(result, figure=None)).items():
+    """The rows as CSV, the tables as LaTeX, the figure as PDF, and what else the study gave."""
+    found, files = [], files_of(name, replace(result, figure=None))
+    if result.figure is not None:  # the page shows it as an image
+        files[f"{name}.pdf"] = figure_bytes(result.figure, "pdf")
+    for file, data in files.items():
         if file == f"{name}.md":  # it says what the page says
             continue
         size = f"{max(1, round(len(data) / 1000)):,} kB"

@@ -9,9 +9,10 @@ from lookback.scores.base import get_scorer
 from lookback.scores.formula import ALPHAS, LAMBDAS
 from lookback.studies.shared.base import Result, Runs, one_budget, study, title
 from lookback.studies.shared.budgets import join_budgets
+from lookback.studies.shared.lines import label_end, settle_labels
 from lookback.studies.shared.methods import in_order
-from lookback.studies.shared.plots import tiles
-from lookback.studies.shared.selection import sweep
+from lookback.studies.shared.plots import MUTED, TWO_COLUMNS, heading, in_style, panels
+from lookback.studies.shared.selection import bootstrap_means, interval, sweep_items
 from lookback.studies.shared.tables import Table, mark_best, rows_of_columns
 
 SYMBOLS = {"alpha": "α", "lam": "λ"}
@@ -30,6 +31,8 @@ def ablation(runs: Runs, n: int | None = None) -> Result:
     notes = [
         "Dashed: the other setting is 0. Dotted: the reported value of the one that varies.",
         "With both at 0 the score is mean log p.",
+        "Bands: 95 %, from 2,000 bootstrap samples of items, each curve by itself. All curves have "
+        "the same items, so that a difference can be surer than bands that overlap suggest.",
     ]
     return Result(rows, [_table(found)], _figure(found), notes)
 
@@ -39,16 +42,17 @@ def _curves(run: Run, n: int) -> list[dict[str, Any]]:
     reported = run.defaults
     alphas = sorted({0.0, *ALPHAS, reported["alpha"]})
     lams = sorted({0.0, *LAMBDAS, reported["lam"]})
-    values = sweep(run, alphas, lams, [n])[0]
+    (values,) = sweep_items(run, alphas, lams, [n])
     points = [("alpha", a, lam) for lam in (0.0, reported["lam"]) for a in alphas]
     points += [("lam", a, lam) for a in (0.0, reported["alpha"]) for lam in lams]
     labels = {"model": run.model, "benchmark": title(run), "N": n}
-    return [
-        labels
-        | {"varied": varied, "alpha": a, "lam": lam}
-        | {"value": float(values[alphas.index(a), lams.index(lam)]), "items": len(run.ids)}
-        for varied, a, lam in points
-    ]
+    rows = []
+    for varied, a, lam in points:
+        here = 100 * values[:, alphas.index(a), lams.index(lam)]
+        low, high = interval(bootstrap_means(here))
+        numbers = {"value": float(here.mean()), "low": low, "high": high, "items": len(run.ids)}
+        rows.append(labels | {"varied": varied, "alpha": a, "lam": lam} | numbers)
+    return rows
 
 
 def _table(found: list[tuple[Run, list[dict[str, Any]]]]) -> Table:
@@ -65,24 +69,28 @@ def _table(found: list[tuple[Run, list[dict[str, Any]]]]) -> Table:
     return Table(header, rows_of_columns(names, columns), caption, "fig:ablation")
 
 
+@in_style
 def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
-    ours, other = get_scorer("lookback").color, get_scorer("random").color
-    figure, axes = tiles(len(found), high=2, width=3.4, height=2.5)
+    """A row per run: against alpha, and against lambda, on one scale."""
+    figure, axes = panels(len(found), 2, TWO_COLUMNS, height=1.6, sharey="row")
     for (run, rows), pair in zip(found, axes, strict=True):
-        pair[0].set_title(f"{title(run)}\n{run.model}")
+        pair[0].set_title(heading(f"{title(run)}, {run.model}"), loc="left")
+        pair[0].set_ylabel("per cent")
         for axis, varied, fixed in zip(pair, ("alpha", "lam"), ("lam", "alpha"), strict=True):
             for value, style in ((0, "--"), (run.defaults[fixed], "-")):
                 curve = [r for r in rows if r["varied"] == varied and r[fixed] == value]
-                axis.plot(
-                    [r[varied] for r in curve],
-                    [r["value"] for r in curve],
-                    style,
-                    marker=".",
-                    color=ours if style == "-" else other,
-                    label=f"{SYMBOLS[fixed]} = {value:g}",
-                )
-            axis.axvline(run.defaults[varied], color="#475569", linestyle=":", linewidth=1)
+                _draw_curve(axis, curve, varied, style, f"{SYMBOLS[fixed]} = {value:g}")
+            axis.axvline(run.defaults[varied], color=MUTED, linestyle=":", linewidth=1)
             axis.set_xlabel(SYMBOLS[varied])
-            axis.set_ylabel("per cent")
-            axis.legend()
+            axis.margins(x=0.02)
+    settle_labels(figure)
     return figure
+
+
+def _draw_curve(axis: Any, curve: list[dict[str, Any]], varied: str, style: str, name: str) -> None:
+    """A line with its band, named where it ends."""
+    color = get_scorer("lookback" if style == "-" else "random").color
+    x, y, low, high = ([row[key] for row in curve] for key in (varied, "value", "low", "high"))
+    axis.plot(x, y, style, marker=".", color=color)
+    axis.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
+    label_end(axis, x, y, name, color)

@@ -11,7 +11,7 @@ from lookback.scores.formula import Array, lookback_scores
 from lookback.studies.shared.base import Result, Runs, study, title
 from lookback.studies.shared.budgets import join_budgets
 from lookback.studies.shared.pairs import Pair, control_pairs, fewer_notes
-from lookback.studies.shared.plots import tiles
+from lookback.studies.shared.plots import MUTED, heading, in_style, tiles
 from lookback.studies.shared.selection import bootstrap_means, interval, quality_of_picks
 from lookback.studies.shared.tables import Table
 from lookback.studies.shared.words import find_mentions, mention_aucs, mentioning_benchmark
@@ -25,7 +25,8 @@ SWAPS = {
 """What is taken from the random image: with it, the image of log p and the image of A."""
 NOTES = [
     "All four combinations have the run's alpha and lambda. A drop is against both factors from "
-    "the own image. Intervals: 95 %, from 2,000 bootstrap samples of items, the same for all.",
+    "the own image. Intervals: 95 %, from 2,000 bootstrap samples of items, the same for all; "
+    "in the figure those of the outcomes, and of random selection the band.",
     "AUC: the probability that a right mention of an object has the higher value than a wrong one, "
     "ties half; a mention's value is the mean over its sub-tokens. 0.5 tells nothing. What tells "
     "as much under a random image is not read off the image.",
@@ -134,9 +135,11 @@ def _drops(rows: list[dict[str, Any]]) -> list[str]:
     return cells
 
 
+@in_style
 def _figure(pairs: list[Pair], rows: list[dict[str, Any]]) -> Any:
     """The four outcomes with their intervals, a panel per run."""
-    figure, axes = tiles(len(pairs), width=3.4, height=2.6)
+    across = min(4, len(pairs))
+    figure, axes = tiles(len(pairs), height=2.1, sharey="row")
     methods = ("lookback", "mean_log_prob", "visual_lookback", "random")
     colors = [get_scorer(method).color for method in methods]
     outcomes = [row for row in rows if row["measure"] == "outcome"]
@@ -144,10 +147,14 @@ def _figure(pairs: list[Pair], rows: list[dict[str, Any]]) -> Any:
         *shown, floor = outcomes[5 * number : 5 * number + 5]
         value, low, high = (np.array([row[k] for row in shown]) for k in ("value", "low", "high"))
         axis.vlines(list(SWAPS), low, high, color=colors, linewidth=1.5)
-        axis.scatter(list(SWAPS), value, color=colors, zorder=3)
-        axis.axhline(floor["value"], color="#111827", linestyle="--", label="random selection")
+        axis.scatter(list(SWAPS), value, s=22, color=colors, zorder=3)
+        line = axis.axhline(floor["value"], color=MUTED, linestyle="--", linewidth=1)
+        axis.axhspan(floor["low"], floor["high"], color=MUTED, alpha=0.12, linewidth=0)
         axis.margins(x=0.15)
-        axis.set(title=f"{title(pair.run)}, {pair.run.model}", ylabel="per cent")
-        axis.set_xlabel("taken from the random image")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", fontsize=7)
+        axis.grid(visible=False, axis="x")
+        axis.set_title(heading(title(pair.run), pair.run.model, across=across))
+    for row in range(0, len(axes), across):
+        axes[row][0].set_ylabel("per cent")
+    figure.supxlabel("taken from the random image", fontsize="medium")
+    figure.legend([line], ["random selection"], loc="outside upper center")
     return figure

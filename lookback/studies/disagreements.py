@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,11 @@ from lookback.scores.base import Scorer, get_scorer
 from lookback.studies.shared.base import Result, Runs, StudyError, study, title
 from lookback.studies.shared.cases import VERDICTS, has_verdict, sample_cases, verdict_counts
 from lookback.studies.shared.methods import in_order
-from lookback.studies.shared.plots import panels
+from lookback.studies.shared.plots import INK, PALE, SMALL, TWO_COLUMNS, in_style, panels
+from lookback.studies.shared.selection import bootstrap_means, interval
 from lookback.studies.shared.tables import Table, csv_of
 
-GREY, DARK = "#cbd5e1", "#475569"
+DARK = "#475569"
 KEY = ("set", "case", "id", "A1_scorer", "A2_scorer")
 
 
@@ -45,7 +47,12 @@ def disagreements(
     scorers = get_scorer(first), get_scorer(second)
     rows: list[dict[str, Any]] = []
     files: dict[str, str | bytes] = {}
-    lines, notes = [], ["Automatic: which text has the higher quality by the benchmark's measure."]
+    lines = []
+    notes = [
+        "Automatic: which text has the higher quality by the benchmark's measure.",
+        "Whiskers above a bar are of the first one's share, those below of the second one's: 95 %, "
+        "from 2,000 bootstrap samples of the items where the scorers differ.",
+    ]
     several = in_order(runs.largest)
     for run in several:
         found = sample_cases(run, runs.budget(run), first, second, cases, seed)
@@ -98,22 +105,43 @@ def _files(
     return files, f"{len(reasons)} images are missing: {reasons[0]}" if reasons else ""
 
 
+@in_style
 def _figure(rows: list[dict[str, Any]], first: Scorer, second: Scorer) -> Any:
     """The automatic verdict over all disagreements, a bar per run; None without any verdict."""
-    rows = [row for row in rows if has_verdict(row)]
-    if not rows:
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        if has_verdict(row):
+            name = f"{row['benchmark']}, {row['model']}"
+            groups.setdefault(name, []).append(row["verdict"])
+    if not groups:
         return None
-    groups = list(dict.fromkeys(f"{row['benchmark']}, {row['model']}" for row in rows))
-    figure, axes = panels(1, 1, width=6, height=0.5 * len(groups) + 1)
-    left = np.zeros(len(groups))
+    figure, axes = panels(1, 1, TWO_COLUMNS, height=0.36 * len(groups) + 0.8)
+    axis, left = axes[0, 0], np.zeros(len(groups))
+    names = [f"{name} (n={len(verdicts)})" for name, verdicts in groups.items()]
     labels = (f"{first.title} better", "Tie", f"{second.title} better")
-    colors = (first.color, GREY, DARK if second.color == first.color else second.color)
+    colors = (first.color, PALE, DARK if second.color == first.color else second.color)
     for verdict, label, color in zip(VERDICTS, labels, colors, strict=True):
-        here = [[r for r in rows if f"{r['benchmark']}, {r['model']}" == g] for g in groups]
-        width = np.array([100 * np.mean([r["verdict"] == verdict for r in g]) for g in here])
-        axes[0, 0].barh(groups, width, left=left, height=0.6, color=color, label=label)
+        width = np.array([100 * np.mean([v == verdict for v in g]) for g in groups.values()])
+        bars = axis.barh(names, width, left=left, height=0.5, color=color, label=label)
+        words = [f"{w:.0f} %" if w >= 6 else "" for w in width]
+        ink = INK if verdict == "tie" else "white"
+        axis.bar_label(bars, words, label_type="center", fontsize=SMALL, color=ink)
         left += width
-    axes[0, 0].set_xlabel("per cent of the items where they differ")
-    axes[0, 0].invert_yaxis()
+    for number, verdicts in enumerate(groups.values()):
+        _draw_interval(axis, number - 0.36, verdicts, VERDICTS[:1], colors[0])
+        _draw_interval(axis, number + 0.36, verdicts, VERDICTS[:2], colors[2])
+    axis.set(xlabel="per cent of the items where they differ", xlim=(0, 100))
+    axis.grid(visible=False)
+    axis.invert_yaxis()
     figure.legend(loc="outside upper center", ncols=3)
     return figure
+
+
+def _draw_interval(
+    axis: Any, y: float, verdicts: list[str], inside: Sequence[str], color: str
+) -> None:
+    """The interval of the share of some verdicts, which are drawn from the left."""
+    shares = 100 * np.array([verdict in inside for verdict in verdicts], dtype=np.float64)
+    low, high = interval(bootstrap_means(shares))
+    around = np.abs([[shares.mean() - low], [high - shares.mean()]])
+    axis.errorbar([shares.mean()], [y], xerr=around, fmt="|", color=color, elinewidth=1, capsize=2)

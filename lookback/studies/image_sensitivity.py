@@ -19,7 +19,7 @@ from lookback.studies.shared.pairs import (
     mean_agreement,
     same_picks,
 )
-from lookback.studies.shared.plots import panels
+from lookback.studies.shared.plots import INK, SMALL, heading, in_style, panels, whiskers
 from lookback.studies.shared.selection import bootstrap_means, interval
 from lookback.studies.shared.tables import Table
 
@@ -33,6 +33,7 @@ NOTES = [
     "2,000 bootstrap samples of items.",
     f"Overlap: the area that the two histograms of {BINS} bins share, 1 if they are the same. KS: "
     "the largest difference of the two cumulative distributions. Both are over responses.",
+    "Figure: dotted lines are means; whiskers the intervals of the agreement.",
     "Without an image A_t is 0 for every token. LookBack is then mean log p plus a constant, and "
     "picks what mean log p without image picks; visual lookback ranks nothing.",
 ]
@@ -113,30 +114,39 @@ def _printed(row: dict[str, Any] | None) -> str:
     return "-" if row is None or np.isnan(row["agreement"]) else f"{row['agreement']:.3f}"
 
 
+@in_style
 def _figure(pairs: list[Pair], rows: list[dict[str, Any]], own: list[str]) -> Any:
     """SC's distributions above, a panel per run; agreement below."""
-    figure, axes = panels(2, len(pairs), width=max(2.8, 4.6 / len(pairs)), height=2.4)
-    sc, dark = get_scorer("self_certainty"), get_scorer("oracle").color
-    setups = [f"{title(pair.run)}\n{pair.run.model}" for pair in pairs]
-    for axis, pair, name in zip(axes[0], pairs, setups, strict=True):
-        axis.set(title=name, xlabel=f"{sc.title} of a response", yticks=[])
-        both = _responses(*pair.scores(sc.name))
-        edges, *shares = histograms(*both)
-        looks = ((sc.color, f"{sc.title} with image"), (dark, f"{sc.title} without image"))
-        for values, share, (color, label) in zip(both, shares, looks, strict=True):
-            axis.stairs(share / np.diff(edges), edges, fill=True, alpha=0.25, color=color)
-            axis.stairs(share / np.diff(edges), edges, color=color, label=label)
-            axis.axvline(values.mean(), color=color, linestyle=":", label=f"{label}, mean")
-    axes[0, 0].set_ylabel("density")
-    grid = axes[1, 0].get_gridspec()
-    for axis in axes[1]:
+    across = min(4, len(pairs))
+    above = -(-len(pairs) // across)
+    figure, axes = panels(above + 1, across, height=1.9)
+    for axis, pair in zip(axes.flat, pairs, strict=False):
+        _draw_distributions(axis, pair)
+        axis.set_title(heading(title(pair.run), pair.run.model, across=across))
+    for axis in axes.flat[len(pairs) :]:
         axis.remove()
-    bars = figure.add_subplot(grid[1, :])
-    _bars(bars, rows, setups, own)
-    found = [axis.get_legend_handles_labels() for axis in (axes[0, 0], bars)]
-    handles, names = ([*a, *b] for a, b in zip(*found, strict=True))
-    figure.legend(handles, names, loc="outside lower center", ncols=2, fontsize=7)
+    for line in axes[:above]:
+        line[0].set_ylabel("density")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    bars = figure.add_subplot(axes[0, 0].get_gridspec()[above, :])
+    _bars(bars, rows, [f"{title(pair.run)}\n{pair.run.model}" for pair in pairs], own)
+    figure.legend(*bars.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
+
+
+def _draw_distributions(axis: Any, pair: Pair) -> None:
+    """SC of all responses with the image and without, their means dotted."""
+    sc = get_scorer("self_certainty")
+    both = _responses(*pair.scores(sc.name))
+    edges, *shares = histograms(*both)
+    looks = ((sc.color, f"{sc.title} with image", "-"), (INK, f"{sc.title} without image", "--"))
+    for values, share, (color, label, style) in zip(both, shares, looks, strict=True):
+        density = share / np.diff(edges)
+        axis.stairs(density, edges, fill=True, alpha=0.2, color=color, linewidth=0)
+        axis.stairs(density, edges, color=color, label=label, linestyle=style, linewidth=0.9)
+        axis.axvline(values.mean(), color=color, linestyle=":", linewidth=1)
+    axis.set(xlabel=f"{sc.title} of a response", yticks=[])
+    axis.locator_params(axis="x", nbins=5)
 
 
 def _bars(axis: Any, rows: list[dict[str, Any]], setups: list[str], own: list[str]) -> None:
@@ -159,14 +169,21 @@ def _bars(axis: Any, rows: list[dict[str, Any]], setups: list[str], own: list[st
     for number, (label, key, look) in enumerate(bars):
         at = x + (number - (len(bars) - 1) / 2) * step
         here = [cells.get((setup, *key)) for setup in setups]
-        heights = [np.nan if row is None else row["agreement"] for row in here]
-        axis.bar(at, heights, step - 0.02, label=label, **look)
-        for center, height, line in zip(at, heights, chance, strict=True):
-            if np.isfinite(height):  # the number stands above the line, too
-                text, top = f"{height:.2f}", max(height, line)
-                axis.text(center, top, text, ha="center", va="bottom", fontsize=7)
-    dark = get_scorer("oracle").color
-    axis.hlines(chance, x - 0.4, x + 0.4, dark, "--", label="random, 1/N")
-    axis.set_xticks(x, setups)
+        ends = [[np.nan if r is None else r[k] for r in here] for k in ("agreement", "low", "high")]
+        axis.bar(at, ends[0], step - 0.02, label=label, **look)
+        whiskers(axis, at, *ends)
+        for center, height, _, high, line in zip(at, *ends, chance, strict=True):
+            if np.isfinite(height):
+                _write_above(axis, center, max(high, line), f"{height:.2f}")
+    axis.hlines(chance, x - 0.4, x + 0.4, INK, "--", linewidth=1, label="random, 1/N")
+    axis.set_xticks(x, [heading(*s.split("\n"), across=len(setups)) for s in setups])
     axis.set(ylabel="top-1 agreement", xlim=(-0.6, len(setups) - 0.4))
+    axis.grid(visible=False, axis="x")
     axis.margins(y=0.15)
+
+
+def _write_above(axis: Any, x: float, y: float, words: str) -> None:
+    """A number above a bar, its whisker and the line of chance: on none of them."""
+    axis.annotate(
+        words, (x, y), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=SMALL
+    )

@@ -63,7 +63,8 @@ def judge(runs: Runs, n: int | None = None) -> Result:
     notes += [
         "Where a reply of USC cannot be read the first candidate gets the vote; where one of the "
         "judge cannot, the winner so far stays.",
-        "Random is the expectation over picks. Intervals: 2,000 bootstrap samples of items.",
+        "Random is the expectation over picks. Intervals: 95 %, from 2,000 bootstrap samples of "
+        "items.",
     ]
     return Result(rows, tables, _figure(rows), notes)
 
@@ -139,10 +140,10 @@ def _table(rows: list[dict[str, Any]], key: str, methods: Sequence[str], caption
 
 def _figure(rows: list[dict[str, Any]]) -> Any:
     groups = list(dict.fromkeys(f"{row['benchmark']}\n{row['model']}" for row in rows))
-    series = {}
+    series = []
     for method in dict.fromkeys(row["method"] for row in rows):
         here = [row for row in rows if row["method"] == method]
         value, low, high = ([row[key] for row in here] for key in ("value", "low", "high"))
         scorer = get_scorer(method)
-        series[scorer.title] = Dots(scorer.color, value, low, high)
+        series.append(Dots(scorer.title, scorer.color, value, low, high))
     return dots(groups, series, "per cent")

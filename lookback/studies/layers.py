@@ -10,6 +10,7 @@ import numpy as np
 
 from lookback.benchmarks import english
 from lookback.scores.base import get_scorer
+from lookback.scores.formula import Array
 from lookback.studies.shared import speech
 from lookback.studies.shared.base import (
     Result,
@@ -23,8 +24,9 @@ from lookback.studies.shared.base import (
 from lookback.studies.shared.budgets import join_budgets
 from lookback.studies.shared.layer_findings import CHOSEN, REFERENCES, Found, Settings, analyse
 from lookback.studies.shared.layers import name_of, parts_of
+from lookback.studies.shared.lines import label_end, settle_labels
 from lookback.studies.shared.methods import in_order
-from lookback.studies.shared.plots import tiles
+from lookback.studies.shared.plots import INK, MUTED, heading, in_style, tiles
 from lookback.studies.shared.selection import bootstrap_means, interval
 from lookback.studies.shared.tables import Cell, Table, rows_of_columns
 
@@ -33,6 +35,8 @@ NOTES = [
     "over all heads; some layers: the mean over these. Alpha and lambda are the same for all.",
     "A gain is over all layers, on the same items. Intervals: 95 %, from 2,000 bootstrap samples "
     "of items. The gain of one stretch of layers is not held out: the best of many is flattered.",
+    "Bands and whiskers of the figure: the same 95 %, each line by itself. Top: it alone, with "
+    "layers up to it, from it on. Dashed: all layers.",
     "AUC: the probability that a right mention of an object has the higher A_t than a wrong one, "
     "ties half; 0.5 tells nothing.",
 ]
@@ -61,7 +65,7 @@ def layers(
     Raises:
         StudyError: no run has signals by layer.
     """
-    notes = [*NOTES[:2], *speech.NOTES, f"Tagged by spaCy with {english.model_name()}.", NOTES[2]]
+    notes = [*NOTES[:3], *speech.NOTES, f"Tagged by spaCy with {english.model_name()}.", NOTES[3]]
     found = []
     for run in in_order(_with_layers(runs).largest):
         budget = one_budget(runs, run, n)
@@ -111,19 +115,26 @@ def _selection(one: Found) -> list[dict[str, Any]]:
 
 
 def _words(one: Found) -> list[dict[str, Any]]:
-    return [
-        _row(one, f"z-score, {name}", what, value=float(value), words=one.counts[name])
-        for name, values in one.words.items()
-        for what, value in zip(one.each_layer, values, strict=True)
-    ]
+    rows = []
+    for name, values in one.words.items():
+        for what, value, ends in zip(one.each_layer, values, one.ends[name], strict=True):
+            row = _row(one, f"z-score, {name}", what, value=float(value), words=one.counts[name])
+            rows.append(row | _ends(ends))
+    return rows
 
 
 def _mentions(one: Found) -> list[dict[str, Any]]:
     if one.aucs is None:
         return []
     counts = {name: one.counts[name] for name in ("right", "wrong")}
-    pairs = zip(one.each_layer, one.aucs.tolist(), strict=True)
-    return [_row(one, "AUC", what, value=value, **counts) for what, value in pairs]
+    found = zip(one.each_layer, one.aucs.tolist(), one.ends["AUC"], strict=True)
+    return [
+        _row(one, "AUC", what, value=value, **counts, **_ends(ends)) for what, value, ends in found
+    ]
+
+
+def _ends(ends: Array) -> dict[str, float]:
+    return {"low": float(ends[0]), "high": float(ends[1])}
 
 
 def _selection_table(found: list[Found]) -> Table:
@@ -184,17 +195,23 @@ def _number(value: float, form: str) -> str:
     return "-" if np.isnan(value) else form.format(value)
 
 
+@in_style
 def _figure(found: list[Found]) -> Any:
     """Selection above, words, mentions below; a column per run."""
-    figure, axes = tiles(len(found), high=3, width=3.4, height=2.4)
-    for one, (top, middle, bottom) in zip(found, axes, strict=True):
-        top.set_title(f"{title(one.run)}, {one.run.model}")
+    figure, axes = tiles(len(found), high=3, across=2, height=1.6, sharey="row")
+    for number, (one, (top, middle, bottom)) in enumerate(zip(found, axes, strict=True)):
+        top.set_title(heading(f"{title(one.run)}, {one.run.model}"))
         _draw_selection(top, one)
         _draw_words(middle, one)
         _draw_mentions(bottom, one)
-        for axis in (top, middle, bottom):
-            axis.set_xlabel("layer")
-            axis.set_xticks(_ticks(one.depth))
+        names = {top: "per cent", middle: "mean z-score of A", bottom: "AUC, right mentions"}
+        for axis, name in names.items():
+            axis.set(xlabel="layer", xticks=_ticks(one.depth))
+            axis.margins(x=0.04)
+            if number % 2 == 0 or (axis is bottom and found[number - 1].aucs is None):
+                axis.set_ylabel(name)
+                axis.tick_params(labelleft=True)
+    settle_labels(figure)
     return figure
 
 
@@ -203,44 +220,55 @@ def _ticks(depth: int) -> list[int]:
     return list(range(1, depth + 1, -(-depth // 12)))
 
 
+def _draw(axis: Any, values: Any, ends: Any, name: str, color: str, style: str) -> None:
+    """A line over layers with its band, or dots with whiskers; named where it ends."""
+    x, (low, high) = np.arange(1, len(values) + 1), np.asarray(ends, dtype=float).T
+    axis.plot(x, values, style, color=color, markersize=3)
+    if style == "o":
+        axis.vlines(x, low, high, color=color, linewidth=0.8)
+    else:
+        axis.fill_between(x, low, high, color=color, alpha=0.12, linewidth=0)
+    label_end(axis, x, values, name, color)
+
+
+def _draw_level(axis: Any, value: float, name: str, color: str, style: str) -> None:
+    """A line across, named at its right end."""
+    axis.axhline(value, color=color, linestyle=style, linewidth=0.8)
+    label_end(axis, [axis.get_xlim()[1]], [value], name, color)
+
+
 def _draw_selection(axis: Any, one: Found) -> None:
     """Outcomes with one layer, with those up to it, and with those from it on."""
     ours, depth = get_scorer("lookback").color, one.depth
     alone, before = get_scorer("visual_lookback").color, get_scorer("self_certainty").color
     looks = {
         "it alone": (alone, "o", [range(i, i + 1) for i in range(depth)]),
-        "up to it": (before, "-", [range(i + 1) for i in range(depth)]),
+        "up to it": (before, "-.", [range(i + 1) for i in range(depth)]),
         "from it on": (ours, "-", [range(i, depth) for i in range(depth)]),
     }
     for name, (color, style, parts) in looks.items():
-        values = [one.outcomes[part].mean() for part in parts]
-        axis.plot(range(1, depth + 1), values, style, color=color, label=name, markersize=4)
-    references: list[tuple[range | str, str, str]]
-    references = [(range(depth), ours, "--"), ("mean log p", "#475569", ":")]
-    for what, color, style in references:
-        value = one.outcomes[what].mean()
-        axis.axhline(value, color=color, linestyle=style, label=one.name(what))
-    axis.set_ylabel("per cent")
-    axis.legend(fontsize=6)
+        values = [one.outcomes[part] for part in parts]
+        ends = [interval(bootstrap_means(value)) for value in values]
+        _draw(axis, [value.mean() for value in values], ends, name, color, style)
+    _draw_level(axis, one.outcomes[range(depth)].mean(), "all layers", ours, "--")
+    _draw_level(axis, one.outcomes["mean log p"].mean(), "mean log p", MUTED, ":")
 
 
 def _draw_words(axis: Any, one: Found) -> None:
-    colors = (get_scorer("visual_lookback").color, "#475569")
-    for (name, values), color in zip(one.words.items(), colors, strict=True):
-        axis.plot(range(1, one.depth + 1), values[:-1], marker=".", color=color, label=name)
+    looks = ((get_scorer("visual_lookback").color, ".-"), (MUTED, "s-"))
+    for (name, values), (color, style) in zip(one.words.items(), looks, strict=True):
+        _draw(axis, values[:-1], one.ends[name][:-1], name, color, style)
         axis.axhline(values[-1], color=color, linestyle="--", linewidth=0.8)
-    axis.axhline(0, color="#111827", linewidth=0.8)
-    axis.set_ylabel("mean z-score of A")
-    axis.legend(fontsize=6, title="dashed: all layers", title_fontsize=6)
+    axis.axhline(0, color=INK, linewidth=0.6)
 
 
 def _draw_mentions(axis: Any, one: Found) -> None:
     if one.aucs is None:
+        words = "No AUC: this benchmark cannot tell\nright mentions from wrong ones."
+        axis.text(0.5, 0.5, words, transform=axis.transAxes, ha="center", va="center", color=MUTED)
         axis.set_axis_off()
         return
     color = get_scorer("visual_lookback").color
-    axis.plot(range(1, one.depth + 1), one.aucs[:-1], marker=".", color=color)
-    axis.axhline(one.aucs[-1], color=color, linestyle="--", linewidth=0.8, label="all layers")
-    axis.axhline(0.5, color="#111827", linewidth=0.8, label="tells nothing")
-    axis.set_ylabel("AUC, right mentions")
-    axis.legend(fontsize=6)
+    _draw(axis, one.aucs[:-1], one.ends["AUC"][:-1], "by layer", color, ".-")
+    _draw_level(axis, one.aucs[-1], "all layers", color, "--")
+    _draw_level(axis, 0.5, "tells nothing", INK, "-")

@@ -10,7 +10,7 @@ import numpy as np
 from lookback.scores.base import get_scorer
 from lookback.studies.shared.base import Result, Runs, study, title
 from lookback.studies.shared.methods import ceilings, in_order, paper_methods
-from lookback.studies.shared.plots import panels
+from lookback.studies.shared.plots import heading, in_style, tiles
 from lookback.studies.shared.selection import method_rows
 from lookback.studies.shared.tables import Cell, Table, mark_best
 
@@ -30,8 +30,8 @@ def main(runs: Runs) -> Result:
         rows += found
         tables += [_table(model, found), _leads(model, found)]
     notes = [
-        "Random is the expectation over picks, USC the mean over its runs. Intervals: 2,000 "
-        "bootstrap samples of items.",
+        "Random is the expectation over picks, USC the mean over its runs. Intervals: 95 %, "
+        "from 2,000 bootstrap samples of items.",
         *(
             f"{title(run)}: {name} failed for {run.unscored(name)} items; there it keeps the first"
             for run in runs.largest
@@ -91,11 +91,13 @@ def _leads(model: str, rows: list[dict[str, Any]]) -> Table:
     return Table(header, lines, caption)
 
 
+@in_style
 def _figure(rows: list[dict[str, Any]]) -> Any:
     """The averages with their intervals, a panel per model."""
     models = list(dict.fromkeys(row["model"] for row in rows))
-    figure, axes = panels(1, len(models), width=4.6, height=3.2)
-    for axis, model in zip(axes[0], models, strict=True):
+    count = len({r["method"] for r in rows if np.isfinite(r["value"])} - set(ceilings()))
+    figure, axes = tiles(len(models), across=2, height=0.17 * count + 0.8, sharex="row")
+    for (axis,), model in zip(axes, models, strict=True):
         here = [
             r
             for r in rows
@@ -108,8 +110,8 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
         values = np.array([r["value"] for r in here])
         ends = [[r[end] for r in here] for end in ("low", "high")]
         axis.hlines(names, *ends, color=colors, linewidth=1.5)
-        axis.scatter(values, names, color=colors, zorder=3)
-        axis.grid(axis="x", color="#e5e7eb", linewidth=0.6)
+        axis.scatter(values, names, s=22, color=colors, zorder=3)
+        axis.grid(visible=False, axis="y")
         axis.set_xlabel("average over benchmarks and N, per cent")
-        axis.set_title(model)
+        axis.set_title(heading(model))
     return figure

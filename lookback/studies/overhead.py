@@ -12,12 +12,10 @@ from lookback.scores.base import GREY, SCORERS, get_scorer
 from lookback.signals import Candidates
 from lookback.studies.shared.base import Result, Runs, StudyError, study, title
 from lookback.studies.shared.methods import in_order, other_methods, own_methods, paper_methods
-from lookback.studies.shared.plots import tiles
+from lookback.studies.shared.plots import INK, PALE, SMALL, heading, in_style, tiles
 from lookback.studies.shared.tables import Table
 
 ROUNDS = 3
-PALE = "#cbd5e1"
-"""Bars of scorers that name no colour: the grey of dots is too heavy for them."""
 
 
 @study("overhead", paper="fig:computation", title="Overhead")
@@ -100,6 +98,7 @@ def _look(name: str) -> tuple[str, str]:
     base, _, count = name.partition("@")
     scorer = get_scorer(base) if base in SCORERS.names() else None
     label = (scorer.title if scorer else base) + (f" (N={count})" if count else "")
+    # Bars of scorers that name no colour are pale: the grey of dots is too heavy for them.
     return label, PALE if scorer is None or scorer.color == GREY else scorer.color
 
 
@@ -118,19 +117,26 @@ def _table(run: Run, rows: list[dict[str, Any]]) -> Table:
     return Table(header, lines, caption, "fig:computation")
 
 
+@in_style
 def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
-    figure, axes = tiles(len(found), across=3, width=4.6, height=3.4)
+    most = max(len(rows) for _, rows in found)
+    figure, axes = tiles(len(found), across=2, height=0.16 * most + 1)
     for (run, rows), (axis,) in zip(found, axes, strict=True):
         ms, std = np.array([[r["ms"], r["std"]] for r in rows]).T
         low = np.minimum(std, 0.9 * ms)  # a log axis has no zero
         names, colors = zip(*(_look(r["scorer"]) for r in rows), strict=True)
-        axis.barh(names, ms, xerr=[low, std], color=colors, ecolor="#475569", capsize=2)
+        look = {"elinewidth": 0.7, "capsize": 1.5}
+        axis.barh(names, ms, xerr=[low, std], color=colors, ecolor=INK, error_kw=look)
         for y, value in enumerate(ms):
-            axis.annotate(f" {_number(value)}", (value + std[y], y), va="center", fontsize=8)
+            words = f" {_number(value)}"
+            axis.annotate(words, (value + std[y], y), va="center", fontsize=SMALL)
         log = ms.max() > 100 * ms.min()
         if log:
             axis.set_xscale("log")
-        axis.margins(x=0.15)
-        axis.set_xlabel("milliseconds per response" + (" (log scale)" if log else ""))
-        axis.set_title(f"{title(run)}\n{run.model}")
+            axis.xaxis.set_major_formatter("{x:g}")
+            axis.minorticks_off()
+        axis.margins(x=0.2)
+        axis.grid(visible=False, axis="y")
+        axis.set_xlabel("ms per response" + (" (log scale)" if log else ""))
+        axis.set_title(heading(title(run), run.model, across=2))
     return figure

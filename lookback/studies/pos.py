@@ -13,12 +13,19 @@ from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.studies.shared.base import Result, Runs, study, title
 from lookback.studies.shared.methods import in_order
-from lookback.studies.shared.plots import panels
+from lookback.studies.shared.plots import INK, MUTED, PALE, heading, in_style, tiles, whiskers
 from lookback.studies.shared.speech import NOTES, SETS, TAGS, find_words, z_scores
 from lookback.studies.shared.tables import Table, rows_of_columns
-from lookback.studies.shared.words import sample_responses, word_means
+from lookback.studies.shared.words import (
+    item_of_tokens,
+    sample_responses,
+    word_means,
+    words_interval,
+)
 
 SIGNALS = {"A": "visual_lookback", "SC": "self_certainty"}
+FEW = 30
+"""Fewer words than this tell little: they are drawn grey, with their number."""
 
 
 @study("pos", paper="fig:motivation_pos, fig:appendix_pos", title="Parts of speech")
@@ -29,7 +36,12 @@ def pos(runs: Runs, responses: int = 2000) -> Result:
         runs: each is analysed by itself.
         responses: the most responses of a run to analyse; of more, so many are drawn by lot.
     """
-    notes = [*NOTES, f"Tagged by spaCy with {english.model_name()}."]
+    notes = [
+        *NOTES,
+        "Intervals: 95 %, from 2,000 bootstrap samples of items, with the z-scores as they are. "
+        f"Grey in the figure, with their number: groups of fewer than {FEW} words.",
+        f"Tagged by spaCy with {english.model_name()}.",
+    ]
     found = []
     for run in in_order(runs.largest):
         n = runs.budget(run)
@@ -50,12 +62,17 @@ def _rows(run: Run, n: int, chosen: NDArray[np.intp]) -> list[dict[str, Any]]:
         name: word_means(z_scores(run.signal(signal)[words.tokens]), words.ranges)
         for name, signal in SIGNALS.items()
     }
-    rows = []
+    items, rows = item_of_tokens(run, chosen), []
     for group, members in (SETS | {tag: (tag,) for tag in TAGS}).items():
         here = words.within(members)
-        row = {"model": run.model, "benchmark": title(run), "N": n, "group": group}
+        of = items[words.ranges[here, 0]]
+        row: dict[str, Any] = {"model": run.model, "benchmark": title(run), "N": n, "group": group}
         means = {n: float(v[here].mean()) if here.any() else np.nan for n, v in scores.items()}
-        rows.append(row | means | {"words": int(here.sum())})
+        row |= means | {"words": int(here.sum())}
+        for name, values in scores.items():
+            low, high = words_interval(values[here], of, len(run.sizes))
+            row |= {f"{name}_low": low, f"{name}_high": high}
+        rows.append(row)
     return rows
 
 
@@ -72,22 +89,42 @@ def _table(found: list[tuple[Run, list[dict[str, Any]]]]) -> Table:
     return Table(header, lines, caption, "fig:appendix_pos", [len(SETS)])
 
 
+@in_style
 def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
-    """The two sets above, parts of speech below, a column per run."""
-    figure, axes = panels(2, len(found), width=4.4, height=2.4, sharey="row")
-    looks = (("A", "visual_lookback", -0.2), ("SC", "self_certainty", 0.2))
-    for (run, rows), column in zip(found, axes.T, strict=True):
-        column[0].set_title(f"{title(run)}, {run.model}")
-        for axis, groups, tilt in zip(column, (SETS, TAGS), (0, 60), strict=True):
+    """The two sets above, parts of speech below, a pair of panels per run."""
+    from matplotlib.patches import Patch
+
+    figure, axes = tiles(len(found), high=2, across=2, height=1.8, sharey="row")
+    for number, ((run, rows), pair) in enumerate(zip(found, axes, strict=True)):
+        pair[0].set_title(heading(f"{title(run)}, {run.model}"))
+        for axis, groups, tilt in zip(pair, (SETS, TAGS), (0, 60), strict=True):
             here = [row for row in rows if row["group"] in groups and row["words"]]
-            x = np.arange(len(here))
-            for name, method, shift in looks:
-                values, scorer = [row[name] for row in here], get_scorer(method)
-                axis.bar(x + shift, values, 0.38, label=scorer.title, color=scorer.color)
-            axis.axhline(0, color="#111827", linewidth=0.8)
-            axis.set_xticks(x, [row["group"] for row in here], rotation=tilt)
-    for axis in axes[:, 0]:
-        axis.set_ylabel("mean z-score")
-    handles = axes[0, 0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=2)
+            _draw_groups(axis, here)
+            axis.set_xticks(range(len(here)), [row["group"] for row in here], rotation=tilt)
+            axis.set_ylabel("" if number % 2 else "mean z-score")
+    handles = [Patch(color=get_scorer(signal).color) for signal in SIGNALS.values()]
+    names = [get_scorer(signal).title for signal in SIGNALS.values()]
+    figure.legend(handles, names, loc="outside lower center", ncols=2)
     return figure
+
+
+def _draw_groups(axis: Any, rows: list[dict[str, Any]]) -> None:
+    """Bars of both signals side by side; groups of few words are grey, with their number."""
+    x = np.arange(len(rows))
+    for (name, method), shift, grey in zip(
+        SIGNALS.items(), (-0.2, 0.2), (PALE, MUTED), strict=True
+    ):
+        color = get_scorer(method).color
+        ends = [[row[f"{name}{end}"] for row in rows] for end in ("", "_low", "_high")]
+        colors = [color if row["words"] >= FEW else grey for row in rows]
+        axis.bar(x + shift, ends[0], 0.38, color=colors)
+        whiskers(axis, x + shift, *ends)
+    for at, row in zip(x, rows, strict=True):
+        if row["words"] < FEW:
+            top = max(0.0, *(row[f"{name}_high"] for name in SIGNALS))
+            axis.annotate(
+                f"n={row['words']}", (at, top), (0, 1), textcoords="offset points",
+                ha="center", va="bottom", fontsize=6, color=MUTED,
+            )  # fmt: skip
+    axis.axhline(0, color=INK, linewidth=0.6)
+    axis.grid(visible=False, axis="x")

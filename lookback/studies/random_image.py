@@ -11,7 +11,7 @@ from lookback.scores.base import SCORERS, get_scorer
 from lookback.studies.shared.base import Result, Runs, study
 from lookback.studies.shared.methods import own_methods, titles
 from lookback.studies.shared.pairs import control_pairs, fewer_notes, replacement_row
-from lookback.studies.shared.plots import Dots, dots
+from lookback.studies.shared.plots import MUTED, Dots, dots, in_style
 from lookback.studies.shared.tables import Cell, Table
 
 AGREEING = ("self_certainty", "visual_lookback", "mean_log_prob", "lookback")
@@ -25,6 +25,9 @@ NOTES = [
     "of the gain over random selection that the wrong image takes away: not defined (-) without a "
     "gain, and in brackets, of little meaning, with one of less than a point. low and high are the "
     "95 % interval of the drop orig. - rand., from 2,000 bootstrap samples of items.",
+    "Figure: full dots with the own image, hollow with a random one; dashed: random selection. "
+    "Whiskers and the band: 95 %, from 2,000 bootstrap samples of items, each outcome by itself; "
+    "the drop, on the same items, has the interval of low and high.",
 ]
 SMALL = 1.0  # points: a gain of which a share means little
 
@@ -110,17 +113,38 @@ def _sizes(rows: list[dict[str, Any]]) -> str:
     return ", ".join(str(n) for n in dict.fromkeys(row["N"] for row in rows))
 
 
+@in_style
 def _figure(rows: list[dict[str, Any]]) -> Any:
     """Outcomes with the own image (full dots) and with a random one (hollow dots)."""
     cells = {(f"{row['benchmark']}\n{row['model']}", row["method"]): row for row in rows}
     groups = list(dict.fromkeys(group for group, _ in cells))
-    floor = [cells[group, CONTROLLED[0]]["random"] for group in groups]
-    series = {"Random selection": Dots(get_scorer("random").color, floor, floor, floor)}
+    series = []
     for method in _and_own(CONTROLLED, rows):
         scorer = get_scorer(method)
         here = [cells.get((group, method), {}) for group in groups]
-        for key, image in (("original", "own"), ("replaced", "random")):
-            values = [row.get(key, np.nan) for row in here]
-            name = f"{scorer.title}, {image} image"
-            series[name] = Dots(scorer.color, values, values, values, key == "original")
-    return dots(groups, series, "per cent")
+        for key in ("original", "replaced"):
+            value, low, high = (
+                [row.get(f"{key}{end}", np.nan) for row in here] for end in ("", "_low", "_high")
+            )
+            full = key == "original"
+            series.append(Dots(scorer.title, scorer.color, value, low, high, full))
+    figure = dots(groups, series, "per cent")
+    for group, axis in zip(groups, figure.axes, strict=False):
+        floor, color = cells[group, CONTROLLED[0]], get_scorer("random").color
+        axis.axvline(floor["random"], color=color, linestyle="--", zorder=1)
+        axis.axvspan(floor["random_low"], floor["random_high"], color=color, alpha=0.15, lw=0)
+    _add_legend(figure)
+    return figure
+
+
+def _add_legend(figure: Any) -> None:
+    """What full and hollow dots are, and the line."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        *(Line2D([], [], ls="", marker="o", color=MUTED, mfc=face) for face in (MUTED, "white")),
+        Line2D([], [], linestyle="--", color=get_scorer("random").color),
+    ]
+    names = ["own image", "random image", "random selection"]
+    figure.set_figheight(figure.get_figheight() + 0.25)
+    figure.legend(handles, names, loc="outside lower center", ncols=3)

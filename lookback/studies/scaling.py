@@ -11,8 +11,9 @@ import numpy as np
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.studies.shared.base import Result, Runs, study, title
+from lookback.studies.shared.lines import MARKERS, label_end, line_styles, settle_labels
 from lookback.studies.shared.methods import in_order, own_methods, paper_methods, titles
-from lookback.studies.shared.plots import tiles
+from lookback.studies.shared.plots import heading, in_style, tiles, whiskers
 from lookback.studies.shared.selection import bootstrap_means, interval, outcomes
 from lookback.studies.shared.tables import Table, mark_best, rows_of_columns
 
@@ -20,8 +21,6 @@ ADDED = ("mean_log_prob", "visual_lookback", "judge")
 """Shown beside the methods of the paper's main table."""
 SHOWN = (1, 2, 5, 10, 15, 20, 25)
 """The N of the table; those asked for and the last one of the curves join them."""
-MARKERS = "Ds^vPX"
-"""Of methods that have points alone, since they look at all N at once."""
 Curves = list[tuple[Run, list[dict[str, Any]]]]
 """Of each run its rows: a point each."""
 
@@ -37,7 +36,8 @@ def scaling(runs: Runs) -> Result:
     notes = [
         "N candidates are the first N of the run. Random is the expectation over picks.",
         "USC and the judge look at all N at once: they have a point where they were recorded.",
-        "Intervals: the middle 95 % of 2,000 bootstrap samples of items.",
+        "Intervals: the middle 95 % of 2,000 bootstrap samples of items. Drawn are LookBack's (the "
+        "band) and those of single points (whiskers); the CSV has all.",
     ]
     rows = [row for _, here in found for row in here]
     tables = [_table(run, here, methods, runs.ns or ()) for run, here in found]
@@ -81,36 +81,60 @@ def _table(run: Run, rows: list[dict[str, Any]], methods: list[str], asked: Sequ
     return Table(header, lines, caption, "fig:N_Scaling", rules)
 
 
+@in_style
 def _figure(found: Curves, methods: list[str]) -> Any:
-    figure, axes = tiles(len(found), width=3.6 if len(found) > 1 else 5.2, height=3.0)
-    markers = dict(zip(filter(_scores_sets, methods), cycle(MARKERS), strict=False))
-    shown: dict[str, Any] = {}
-    for (run, rows), (axis,) in zip(found, axes, strict=True):
-        most = max(row["N"] for row in rows)
+    """A panel per run; lines are named where they end, those that are points alone in a legend."""
+    most = max(len({row["method"] for row in rows}) for _, rows in found)
+    figure, axes = tiles(len(found), across=2, height=max(2.1, 0.13 * most + 0.9), sharey="row")
+    markers = dict(zip(filter(_scores_sets, methods), cycle(MARKERS[1:]), strict=False))
+    lines = ["lookback", *(method for method in methods if method != "lookback")]
+    looks, points = line_styles(lines), {}
+    for number, ((run, rows), (axis,)) in enumerate(zip(found, axes, strict=True)):
+        last = max(row["N"] for row in rows)
         for method in dict.fromkeys(row["method"] for row in rows):
             here = [row for row in rows if row["method"] == method]
-            n, values = [r["N"] for r in here], [r["value"] for r in here]
-            ours, points = method == "lookback", len(here) < most
-            scorer = get_scorer(method)
-            style = "--" if scorer.expected == "uniform" else "-"
-            shown[method] = axis.plot(
-                n,
-                values,
-                linestyle="" if points else style,
-                marker=markers.get(method, "o") if points else "",
-                color=scorer.color,
-                linewidth=2 if ours else 1.2,
-                zorder=3 if ours or points else 2,
-            )[0]
-            if ours:
-                low, high = [r["low"] for r in here], [r["high"] for r in here]
-                axis.fill_between(n, low, high, color=scorer.color, alpha=0.15, linewidth=0)
-        axis.set_title(f"{title(run)}\n{run.model}")
-        axis.set_xlabel("N")
-        axis.set_ylabel("per cent")
-    named = [method for method in methods if method in shown]
-    figure.legend([shown[m] for m in named], titles(named), loc="outside right center")
+            if len(here) < last:
+                points[method] = _draw_points(axis, here, markers.get(method, "o"))
+            else:
+                _draw_line(axis, here, looks[method])
+        axis.set_title(heading(title(run), run.model))
+        axis.set(xlabel="N", xticks=ticks_of_n(last), ylabel="" if number % 2 else "per cent")
+        axis.margins(x=0.02)
+    if points:
+        named = [method for method in methods if method in points]
+        handles = [points[method] for method in named]
+        figure.legend(handles, titles(named), loc="outside lower center", ncols=4)
+    settle_labels(figure)
     return figure
+
+
+def _draw_line(axis: Any, rows: list[dict[str, Any]], look: dict[str, Any]) -> None:
+    """One method's; LookBack's is heavier and has its band."""
+    scorer = get_scorer(rows[0]["method"])
+    n, values, low, high = ([row[key] for row in rows] for key in ("N", "value", "low", "high"))
+    ours = scorer.name == "lookback"
+    axis.plot(
+        n, values, color=scorer.color, linewidth=2 if ours else 1.2, zorder=3 if ours else 2, **look
+    )
+    if ours:
+        axis.fill_between(n, low, high, color=scorer.color, alpha=0.15, linewidth=0)
+    label_end(axis, n, values, scorer.title, scorer.color)
+
+
+def _draw_points(axis: Any, rows: list[dict[str, Any]], marker: str) -> Any:
+    """Those of a method that was asked about so many candidates at once, with whiskers."""
+    n, values, low, high = ([row[key] for row in rows] for key in ("N", "value", "low", "high"))
+    whiskers(axis, n, values, low, high)
+    color = get_scorer(rows[0]["method"]).color
+    (drawn,) = axis.plot(n, values, linestyle="", marker=marker, color=color, zorder=4)
+    return drawn
+
+
+def ticks_of_n(most: int) -> list[int]:
+    """Whole numbers from 1 to the most candidates, both among them; at most eight."""
+    step = next(s * 10**p for p in range(9) for s in (1, 2, 5) if most <= 7 * s * 10**p)
+    inner = range(step, most, step)
+    return [1, *(n for n in inner if n > 1 and most - n > step / 2), *([most] if most > 1 else [])]
 
 
 def _scores_sets(method: str) -> bool:

@@ -37,7 +37,7 @@ def seeds(runs: Runs, n: int | None = None) -> Result:
     groups = [group for _, group in found]
     methods = [*paper_methods(), *own_methods(run for group in groups for run in group)]
     rows = [row for count, group in found for m in methods for row in _rows(group, m, count)]
-    notes = ["Std is the sample's (divided by the number of seeds - 1)."]
+    notes = ["Std, and the whiskers: the sample's (divided by the number of seeds - 1)."]
     for group in groups:
         named = ", ".join(str(run.seed) for run in group)
         notes.append(f"{title(group[0])}, {group[0].model}: seeds {named}.")
@@ -127,11 +127,11 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 def _figure(rows: list[dict[str, Any]]) -> Any:
     """Means with the standard deviation to either side."""
     groups = list(dict.fromkeys(f"{row['benchmark']}\n{row['model']}" for row in rows))
-    series = {}
+    series = []
     for method in _methods(rows):
         here = {(r["model"], r["benchmark"]): r for r in rows if r["method"] == method}.values()
         mean, std = (np.array([row[key] for row in here]) for key in ("mean", "std"))
         if np.isfinite(mean).any():
             scorer = get_scorer(method)
-            series[scorer.title] = Dots(scorer.color, mean, mean - std, mean + std)
+            series.append(Dots(scorer.title, scorer.color, mean, mean - std, mean + std))
     return dots(groups, series, "per cent")

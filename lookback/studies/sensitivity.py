@@ -12,7 +12,7 @@ from lookback.scores.base import get_scorer
 from lookback.scores.formula import ALPHAS, LAMBDAS, Array
 from lookback.studies.shared.base import Result, Runs, study, title
 from lookback.studies.shared.methods import in_order, own_methods, paper_methods, titles
-from lookback.studies.shared.plots import tiles
+from lookback.studies.shared.plots import heading, in_style, tiles
 from lookback.studies.shared.selection import outcomes, percent, sweep
 from lookback.studies.shared.tables import Cell, Table, mark_best, rows_of_columns
 
@@ -67,6 +67,8 @@ def sensitivity(runs: Runs, alpha: float = 0.25, lam: float = 1.25) -> Result:
         f"The reported value lies in the grid's range in {inside} of {len(setups)} settings, and "
         f"within two Std of its mean in {near}.",
         "A baseline that a run has no scores of takes no part.",
+        "Figure: every setting has a cell of the same size; a white line is where the step of α "
+        "changes. The star is the reported setting.",
     ]
     tables = [_range(found, setups), _global(setups, alpha, lam)]
     return Result(rows, tables, _figure({s.run: s for s in setups}), notes)
@@ -139,17 +141,35 @@ def _global(setups: list[Setup], alpha: float, lam: float) -> Table:
     return Table(header, lines, caption, "tab:appendix_global_hp", [len(names) - 1])
 
 
+@in_style
 def _figure(largest: dict[Run, Setup]) -> Any:
     """The grid at each run's largest N; a star at the reported setting."""
-    figure, axes = tiles(len(largest), width=3.8, height=3.4)
+    across = min(2, len(largest))
+    figure, axes = tiles(len(largest), across=2, height=2.5)
     for (run, setup), (axis,) in zip(largest.items(), axes, strict=True):
         image = axis.imshow(setup.grid, origin="lower", aspect="auto", cmap="viridis")
-        x = np.interp(run.defaults["lam"], LAMBDAS, range(len(LAMBDAS)))
-        y = np.interp(run.defaults["alpha"], ALPHAS, range(len(ALPHAS)))
-        axis.plot(x, y, "*", color="white", markeredgecolor="black", markersize=12)
+        star = _draw_setting(axis, run)
+        _draw_steps(axis)
         axis.set_xticks(range(1, len(LAMBDAS), 2), [f"{v:g}" for v in LAMBDAS[1::2]])
         axis.set_yticks(range(len(ALPHAS)), [f"{v:g}" for v in ALPHAS])
-        axis.set(xlabel="λ", ylabel="α", title=f"{title(run)}, N = {setup.n}\n{run.model}")
+        name = heading(f"{title(run)}, N = {setup.n}", run.model, across=across)
+        axis.set(xlabel="λ", ylabel="α (uneven steps)", title=name)
         axis.spines[:].set_visible(False)
-        figure.colorbar(image, ax=axis, label="per cent")
+        axis.grid(visible=False)
+        figure.colorbar(image, ax=axis, label="per cent").outline.set_visible(False)
+    figure.legend([star], ["reported setting"], loc="outside lower center")
     return figure
+
+
+def _draw_setting(axis: Any, run: Run) -> Any:
+    """The run's own, between cells where the grid does not have it."""
+    x = np.interp(run.defaults["lam"], LAMBDAS, range(len(LAMBDAS)))
+    y = np.interp(run.defaults["alpha"], ALPHAS, range(len(ALPHAS)))
+    return axis.plot(x, y, "*", color="white", mec="black", mew=0.7, markersize=10)[0]
+
+
+def _draw_steps(axis: Any) -> None:
+    """A line between the cells where the step from one alpha to the next changes."""
+    steps = np.diff(ALPHAS)
+    changes = np.flatnonzero(~np.isclose(steps[1:], steps[:-1])) + 1.5
+    axis.hlines(changes, -0.5, len(LAMBDAS) - 0.5, color="white", linewidth=1.5)

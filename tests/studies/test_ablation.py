@@ -7,7 +7,7 @@ from slow_outcomes import cells, change, marks, shorten, slow_percent
 
 from lookback.scores.formula import ALPHAS, LAMBDAS
 from lookback.studies import StudyError, get_study
-from lookback.studies.ablation import sweep
+from lookback.studies.shared.selection import sweep
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +100,15 @@ def test_figure(result, tmp_path, run):
             assert list(line.get_ydata()) == [r["value"] for r in rows]
         assert dotted.get_linestyle() == ":"
         assert dotted.get_xdata()[0] == run.defaults[varied]
-    assert [t.get_text() for t in top.get_legend().get_texts()] == ["λ = 0", "λ = 1.25"]
-    assert [t.get_text() for t in bottom.get_legend().get_texts()] == ["α = 0", "α = 0.6"]
+        bands = [band.get_paths()[0].vertices[:, 1] for band in axis.collections]
+        for band, at in zip(bands, (0, value), strict=True):
+            rows = curve(result, varied, **{fixed: at})
+            assert (band.min(), band.max()) == pytest.approx(
+                (min(r["low"] for r in rows), max(r["high"] for r in rows))
+            )
+    assert [t.get_text() for t in top.texts] == ["λ = 0", "λ = 1.25"]  # where the lines end
+    assert [t.get_text() for t in bottom.texts] == ["α = 0", "α = 0.6"]
+    assert top.get_ylim() == bottom.get_ylim()
     other = make_run(tmp_path / "vqa", "scenes-vqa", items=3, n=2)
     both = get_study("ablation")([run, other])
     assert len(both.figure.axes) == 4

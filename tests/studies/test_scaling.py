@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from made_runs import make_run
+from matplotlib.collections import PolyCollection
 from slow_outcomes import cells, marks, record, shorten, slow_percent
 
 from lookback.runs import Run
 from lookback.studies import Runs, get_study
-from lookback.studies.scaling import scaling_methods
+from lookback.studies.scaling import scaling_methods, ticks_of_n
 from lookback.studies.shared.plots import tiles
 from lookback.studies.shared.selection import (
     bootstrap_means,
@@ -132,16 +135,35 @@ def test_figure(result):
     assert list(ours.get_xdata()) == list(range(1, 9))
     values = [row["value"] for row in curve(result, "lookback").values()]
     assert list(ours.get_ydata()) == values
-    (band,) = second.collections
+    *points, band = sorted(second.collections, key=lambda one: isinstance(one, PolyCollection))
+    assert len(points) == 2  # whiskers of USC and of the judge
     heights = band.get_paths()[0].vertices[:, 1]
     assert heights.max() == max(row["high"] for row in curve(result, "lookback").values())
     assert heights.min() == min(row["low"] for row in curve(result, "lookback").values())
     (legend,) = result.figure.legends
     names = [text.get_text() for text in legend.get_texts()]
-    assert names == [
-        *("Random", "SC", "USC", "CLIPScore", "LookBack"),
-        *("Mean log p", "Visual lookback", "Judge"),
-    ]
+    assert names == ["USC", "Judge"]  # points alone; lines are named where they end
+    ends = [text.get_text() for text in second.texts]
+    assert ends == ["Random", "SC", "CLIPScore", "LookBack", "Mean log p", "Visual lookback"]
+    lines = [line for line in second.lines if line.get_linestyle() != "None"]
+    for line, text in zip(lines, second.texts, strict=True):
+        assert tuple(text.xy) == (line.get_xdata()[-1], line.get_ydata()[-1])
+    assert first.get_ylim() == second.get_ylim()
+    assert second.get_xticks().tolist() == ticks_of_n(8)
+
+
+@given(st.integers(1, 3000))
+def test_ticks_of_n(most):
+    ticks = ticks_of_n(most)
+    assert (ticks[0], ticks[-1]) == (1, most)
+    assert ticks == sorted(set(ticks))
+    assert len(ticks) <= 9
+    assert len(ticks) >= min(most, 3)
+
+
+def test_ticks_of_the_papers_n():
+    assert ticks_of_n(25) == [1, 5, 10, 15, 20, 25]
+    assert ticks_of_n(5) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(

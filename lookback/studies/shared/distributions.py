@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookback.scores.formula import Array
+from lookback.studies.shared.selection import item_counts
 
 BINS = 50
 
@@ -46,3 +47,24 @@ def auc(values: Array, right: NDArray[np.bool_]) -> float:
     ranks = np.cumsum(counts) - (counts - 1) / 2  # from 1; equal values share their mean rank
     above = ranks[which][right].sum() - n_right * (n_right + 1) / 2
     return float(above / (n_right * n_wrong))
+
+
+def bootstrap_aucs(
+    values: Array, right: NDArray[np.bool_], items: NDArray[np.intp], count: int
+) -> Array:
+    """(draws,): the `auc` in bootstrap samples of items; samples that have none are left out.
+
+    Args:
+        values, right: as for `auc`.
+        items: of which item each value is.
+        count: how many items there are.
+    """
+    counts = item_counts(count)
+    wins = np.zeros((count, count))  # of the right ones of an item over the wrong ones of another
+    for item in np.unique(items[~right]):
+        wrong = np.sort(values[~right & (items == item)])
+        below = [np.searchsorted(wrong, values[right], side) for side in ("left", "right")]
+        wins[:, item] = np.bincount(items[right], np.mean(below, axis=0), count)
+    pairs = np.prod([counts @ np.bincount(items[w], minlength=count) for w in (right, ~right)], 0)
+    won = ((counts @ wins) * counts).sum(axis=1)
+    return np.asarray(won[pairs > 0] / pairs[pairs > 0])

@@ -12,19 +12,21 @@ from lookback.runs import Run
 from lookback.scores.formula import Array
 from lookback.studies.shared import speech
 from lookback.studies.shared.base import StudyError
-from lookback.studies.shared.distributions import auc
+from lookback.studies.shared.distributions import auc, bootstrap_aucs
 from lookback.studies.shared.layers import (
     choose_on_other_half,
     name_of,
     outcomes_by_layers,
     stretches,
 )
-from lookback.studies.shared.selection import outcome
+from lookback.studies.shared.selection import interval, outcome
 from lookback.studies.shared.words import (
     find_mentions,
+    item_of_tokens,
     mentioning_benchmark,
     sample_responses,
     word_means,
+    words_interval,
 )
 
 CHOSEN = "chosen on the other half"
@@ -42,6 +44,7 @@ class Found:
             a reference.
         words: for each of `speech.SETS` the mean z-score of A_t by layer, then over all layers.
         aucs: of mentions, by layer, then over all layers; None if the benchmark cannot tell.
+        ends: (layers + 1, 2), where the intervals of the sets' z-scores and of the "AUC" end.
         counts: how many words are in each set; how many mentions are right, and wrong.
     """
 
@@ -50,6 +53,7 @@ class Found:
     outcomes: dict[range | str, Array]
     words: dict[str, Array]
     aucs: Array | None
+    ends: dict[str, Array]
     counts: dict[str, int]
 
     @property
@@ -101,9 +105,9 @@ def analyse(run: Run, settings: Settings) -> tuple[Found, list[str]]:
     for name, method in REFERENCES.items():
         outcomes[name] = 100 * outcome(run, method, n)
     first = np.flatnonzero(run.index < n)
-    words, counts = _word_scores(run, first, most)
-    aucs, mentions, more = _mention_aucs(run, first, most)
-    found = Found(run, n, outcomes, words, aucs, counts | mentions)
+    words, ends, counts = _word_scores(run, first, most)
+    aucs, auc_ends, mentions, more = _mention_aucs(run, first, most)
+    found = Found(run, n, outcomes, words, aucs, ends | auc_ends, counts | mentions)
     return found, [*notes, *more]
 
 
@@ -112,12 +116,13 @@ def _by_layer_and_all(run: Run) -> list[Array]:
     return [*(a.astype(np.float64) for a in run.by_layer().T), run.signal("visual_lookback")]
 
 
-def _word_scores(
-    run: Run, candidates: NDArray[np.intp], most: int
-) -> tuple[dict[str, Array], dict[str, int]]:
-    """Mean z-scores of the words of each set, and how many words these are."""
-    filled = candidates[run.lengths[candidates] > 0]
-    words = speech.find_words(run, sample_responses(filled, most))
+Scores = tuple[dict[str, Array], dict[str, Array], dict[str, int]]
+
+
+def _word_scores(run: Run, candidates: NDArray[np.intp], most: int) -> Scores:
+    """Mean z-scores of the words of each set, their intervals, and how many words these are."""
+    chosen = sample_responses(candidates[run.lengths[candidates] > 0], most)
+    words = speech.find_words(run, chosen)
     means = []
     for values in _by_layer_and_all(run):
         here = values[words.tokens]
@@ -130,26 +135,36 @@ def _word_scores(
         )
     sets = {name: words.within(tags) for name, tags in speech.SETS.items()}
     counts = {name: int(inside.sum()) for name, inside in sets.items()}
-    return {
-        name: np.array([m[inside].mean() if inside.any() else np.nan for m in means])
-        for name, inside in sets.items()
-    }, counts
+    scores, ends = {}, {}
+    items = item_of_tokens(run, chosen)
+    for name, inside in sets.items():
+        of = items[words.ranges[inside, 0]]
+        scores[name] = np.array([m[inside].mean() if inside.any() else np.nan for m in means])
+        ends[name] = np.array([words_interval(m[inside], of, len(run.sizes)) for m in means])
+    return scores, ends, counts
 
 
-def _mention_aucs(
-    run: Run, candidates: NDArray[np.intp], most: int
-) -> tuple[Array | None, dict[str, int], list[str]]:
-    """AUCs of right against wrong mentions, how many there are, and notes."""
+Aucs = tuple[Array | None, dict[str, Array], dict[str, int], list[str]]
+
+
+def _mention_aucs(run: Run, candidates: NDArray[np.intp], most: int) -> Aucs:
+    """AUCs of right against wrong mentions, their intervals, how many there are, and notes."""
     benchmark = mentioning_benchmark(run)
     if benchmark is None:
-        return None, {}, ["the benchmark cannot tell right mentions from wrong; no AUC."]
+        return None, {}, {}, ["the benchmark cannot tell right mentions from wrong; no AUC."]
     found = find_mentions(run, benchmark, candidates, most)
     inside = np.repeat(np.isin(np.arange(len(run.index)), candidates), run.lengths)
-    aucs = [
-        auc(word_means(values[inside], found.ranges), found.right)
-        for values in _by_layer_and_all(run)
-    ]
+    values = [word_means(values[inside], found.ranges) for values in _by_layer_and_all(run)]
+    aucs = [auc(one, found.right) for one in values]
+    of = item_of_tokens(run, candidates)[found.ranges[:, 0]]
+    draws = [bootstrap_aucs(one, found.right, of, len(run.sizes)) for one in values]
+    ends = np.array([interval(one) if len(one) else (np.nan, np.nan) for one in draws])
     counts = {"right": int(found.right.sum()), "wrong": int((~found.right).sum())}
     notes = [f"{note}." for note in benchmark.notes]
     told = f"{counts['right']} right and {counts['wrong']} wrong mentions"
-    return np.array(aucs), counts, [f"{told} in {found.responses} responses.", *notes]
+    return (
+        np.array(aucs),
+        {"AUC": ends},
+        counts,
+        [f"{told} in {found.responses} responses.", *notes],
+    )

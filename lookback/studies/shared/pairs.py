@@ -181,7 +181,8 @@ def replacement_row(pair: Pair, method: str) -> dict[str, Any]:
     own, other = pair.scores(method)
     quality, scorer = pair.quality(), get_scorer(method)
     original, replaced = (outcome_of(scorer, scores, quality) for scores in (own, other))
-    random = percent(np.nanmean(quality, axis=1))
+    floor = np.nanmean(quality, axis=1)
+    random = percent(floor)
     low, high = interval(bootstrap_means(100 * (original - replaced)))
     return {
         "model": pair.run.model,
@@ -198,7 +199,16 @@ def replacement_row(pair: Pair, method: str) -> dict[str, Any]:
         "low": low,
         "high": high,
         "removed": share_removed(percent(original), percent(replaced), random),
+        **_ends("random", floor),
+        **_ends("original", original),
+        **_ends("replaced", replaced),
     }
+
+
+def _ends(name: str, values: Array) -> dict[str, float]:
+    """The 95 % interval of an outcome in per cent, named after it."""
+    low, high = interval(bootstrap_means(100 * values))
+    return {f"{name}_low": low, f"{name}_high": high}
 
 
 def _of_items(run: Run, rows: NDArray[np.intp], n: int) -> NDArray[np.bool_]:

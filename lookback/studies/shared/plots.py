@@ -1,10 +1,16 @@
-"""The look of all figures, and how they are saved."""
+"""The look of all figures, and how they are saved.
+
+A figure is as wide as one or two columns of a paper, with type of 8 points at that size: it is made
+to be set as it is, not scaled. Drawing functions are marked `@in_style`.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import wraps
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,30 +18,96 @@ from numpy.typing import ArrayLike
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-STYLE: dict[Any, Any] = {
-    "font.size": 9,
+F = TypeVar("F", bound=Callable[..., Any])
+ONE_COLUMN, TWO_COLUMNS = 3.3, 6.9
+"""The widths of figures, in inches."""
+SMALL = 7
+"""The size of ticks, labels inside a figure, and legends, in points."""
+INK, MUTED, PALE, GRID = "#1f2937", "#64748b", "#cbd5e1", "#e5e7eb"
+FORMS = ("pdf", "png", "svg")
+"""As what a figure is saved: for papers, for documents, for pages."""
+SAVED: dict[Any, Any] = {
+    "svg.hashsalt": "lookback",  # the same figure has the same bytes
+    "svg.fonttype": "path",  # an SVG inside a page cannot bring a font: letters are drawn
+    "pdf.fonttype": 42,  # TrueType, which journals take; the default, Type 3, many refuse
+    "ps.fonttype": 42,
+}
+"""How every figure is saved, a user's own too."""
+STYLE: dict[Any, Any] = SAVED | {
+    "font.family": ["DejaVu Sans"],  # it comes with matplotlib: the same on every machine
+    "font.size": 8,
+    "text.parse_math": False,  # a name may have a dollar sign
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": SMALL,
+    "legend.frameon": False,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.titlesize": 10,
-    "legend.frameon": False,
-    "svg.hashsalt": "lookback",  # the same figure has the same bytes
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": MUTED,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.formatter.use_mathtext": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
+    "hatch.linewidth": 0.6,
+    "text.color": INK,
+    "axes.labelcolor": INK,
 }
+for _axis in ("xtick", "ytick"):
+    STYLE |= {f"{_axis}.labelsize": SMALL, f"{_axis}.labelcolor": INK, f"{_axis}.color": MUTED}
+    STYLE |= {f"{_axis}.major.width": 0.6, f"{_axis}.major.size": 2.5}
 
 
-def panels(
-    rows: int, columns: int, width: float = 3.4, height: float = 2.6, **settings: Any
-) -> tuple[Figure, Any]:
-    """A figure and its axes, always as a two-dimensional array."""
+def in_style(draw: F) -> F:
+    """Let a function draw in our style, and leave the user's own settings as they are."""
+
+    @wraps(draw)
+    def styled(*args: Any, **kwargs: Any) -> Any:
+        with _matplotlib().rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return styled  # type: ignore[return-value]
+
+
+def _matplotlib() -> Any:
     try:
         import matplotlib
-        from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("figures need matplotlib: pip install 'lookback-vlm[plots]'") from error
-    matplotlib.rcParams.update(STYLE)
+    return matplotlib
+
+
+@in_style
+def panels(
+    rows: int, columns: int, width: float | None = None, height: float = 1.7, **settings: Any
+) -> tuple[Figure, Any]:
+    """A figure and its axes, always as a two-dimensional array.
+
+    Args:
+        rows, columns: of panels.
+        width: of the figure, in inches; by default one column of a paper for one column of panels,
+            else two.
+        height: of a row of panels.
+        settings: for `Figure.subplots`.
+    """
+    wide = width or (ONE_COLUMN if columns == 1 else TWO_COLUMNS)
     # Not through pyplot, which would keep every figure until it is closed.
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    figure = _figure_class()(figsize=(wide, height * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **settings)
     return figure, axes
+
+
+def _figure_class() -> Any:
+    """A figure that is drawn in our style: ticks are made only then."""
+    from matplotlib.figure import Figure
+
+    class StyledFigure(Figure):
+        draw = in_style(Figure.draw)
+
+    return StyledFigure
 
 
 def tiles(
@@ -52,15 +124,28 @@ def tiles(
     return figure, found[:count]
 
 
+def heading(*lines: str, across: int = 1) -> str:
+    """The title of a panel, each line broken so that it is no wider than its panel.
+
+    Args:
+        lines: e.g. the benchmark, and the model.
+        across: how many panels stand side by side.
+    """
+    room = min(40, 84 // across)
+    return "\n".join(fill(line, room) for line in lines if line)
+
+
 class Dots(NamedTuple):
     """One series of `dots`: a value per group, with where its whiskers end.
 
     Attributes:
+        label: of the line that it stands on; several series may share one.
         color: of dots and whiskers.
         values, low, high: as many numbers as there are groups; NaN is left out.
         filled: whether its dots are.
     """
 
+    label: str
     color: str
     values: ArrayLike
     low: ArrayLike
@@ -68,31 +153,52 @@ class Dots(NamedTuple):
     filled: bool = True
 
 
-def dots(groups: Sequence[str], series: Mapping[str, Dots], ylabel: str) -> Figure:
-    """Series side by side in each group: dots with whiskers, which need no axis from zero."""
-    figure, axes = panels(1, 1, width=max(4.2, 1.6 * len(groups) + 1.8), height=3.0)
-    axis, width = axes[0, 0], 0.7 / len(series)
-    for number, (name, one) in enumerate(series.items()):
-        values, low, high = (np.asarray(part, dtype=float) for part in one[1:4])
-        x = np.arange(len(groups)) + (number - (len(series) - 1) / 2) * width
-        around = np.abs([values - low, high - values])
-        face = one.color if one.filled else "white"
-        axis.errorbar(
-            x, values, yerr=around, fmt="o", markersize=5, color=one.color, mfc=face,
-            capsize=2, linewidth=1, label=name,
-        )  # fmt: skip
-    axis.set_xticks(range(len(groups)), groups)
-    axis.set_xlim(-0.6, len(groups) - 0.4)
-    axis.set_ylabel(ylabel)
-    axis.grid(axis="y", color="#e5e7eb", linewidth=0.6)
-    axis.set_axisbelow(True)
-    figure.legend(loc="outside right upper", fontsize=8)
+@in_style
+def dots(groups: Sequence[str], series: Sequence[Dots], xlabel: str) -> Figure:
+    """A panel per group, a line per label: dots with whiskers, which need no axis from zero."""
+    labels = list(dict.fromkeys(one.label for one in series))
+    across = min(4, len(groups))
+    line = 0.17 if len(labels) == len(series) else 0.26
+    figure, axes = tiles(len(groups), across=across, height=line * len(labels) + 1, sharey=True)
+    for number, (group, (axis,)) in enumerate(zip(groups, axes, strict=True)):
+        for one in series:
+            _draw_dots(axis, one, number, labels, [s for s in series if s.label == one.label])
+        axis.set_title(heading(*group.split("\n"), across=across))
+        axis.locator_params(axis="x", nbins=4 if across > 2 else 6)
+        axis.set_xlabel(xlabel)
+        axis.grid(visible=False, axis="y")
+    axes[0][0].set_yticks(range(len(labels)), labels)
+    axes[0][0].set_ylim(len(labels) - 0.4, -0.6)  # the first on top
     return figure
 
 
+def _draw_dots(axis: Any, one: Dots, group: int, labels: list[str], beside: list[Dots]) -> None:
+    """The dot of one series in one group; those beside it share its line."""
+    step = 0.3 if len(beside) > 1 else 0.0
+    shift = step * (next(i for i, s in enumerate(beside) if s is one) - (len(beside) - 1) / 2)
+    value, low, high = (np.asarray(part, dtype=float)[group] for part in one[2:5])
+    axis.errorbar(
+        [value], [labels.index(one.label) + shift],
+        xerr=np.abs([[value - low], [high - value]]), fmt="o", color=one.color,
+        mfc=one.color if one.filled else "white", capsize=0, linewidth=1, label=one.label,
+    )  # fmt: skip
+
+
+def whiskers(axis: Any, x: ArrayLike, y: ArrayLike, low: ArrayLike, high: ArrayLike) -> None:
+    """Upright intervals on bars, or on what else has a colour of its own."""
+    y, low, high = (np.asarray(part, dtype=float) for part in (y, low, high))
+    around = np.abs([y - low, high - y])
+    axis.errorbar(x, y, yerr=around, fmt="none", ecolor=INK, elinewidth=0.7, capsize=1.5)
+
+
 def figure_bytes(figure: Figure, form: str) -> bytes:
-    """The figure as "png" or "svg"."""
+    """The figure as "pdf", "png" or "svg"; nothing in it tells when, or by what, it was made."""
     buffer = io.BytesIO()
-    metadata = {"Date": None} if form == "svg" else {"Software": None}
-    figure.savefig(buffer, format=form, dpi=160, metadata=metadata)
+    metadata = {
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+        "svg": {"Date": None, "Creator": None},
+        "png": {"Software": None},
+    }[form]
+    with _matplotlib().rc_context(SAVED):
+        figure.savefig(buffer, format=form, dpi=220, metadata=metadata)
     return buffer.getvalue()

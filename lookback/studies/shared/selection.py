@@ -6,7 +6,7 @@ a smaller draw.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -95,6 +95,14 @@ def sweep(
     run: Run, alphas: Sequence[float], lams: Sequence[float], budgets: Sequence[int]
 ) -> Array:
     """(budgets, alphas, lams): LookBack's outcome in per cent for every setting and N."""
+    found = [values.mean(axis=0) for values in sweep_items(run, alphas, lams, budgets)]
+    return 100 * np.stack(found)
+
+
+def sweep_items(
+    run: Run, alphas: Sequence[float], lams: Sequence[float], budgets: Sequence[int]
+) -> Iterator[Array]:
+    """(items, alphas, lams) for each N: the quality of LookBack's pick with every setting."""
     filled = run.lengths > 0
     scores = np.full((len(run.sizes), run.n, len(alphas), len(lams)), -np.inf)
     rows = np.repeat(np.arange(len(run.sizes)), run.sizes)
@@ -104,9 +112,8 @@ def sweep(
         )
     quality = run.quality()
     items = np.arange(len(quality))[:, None, None]
-    # (items, alphas, lams) per budget: the first of the highest, as `picks` has it.
-    found = [quality[items, scores[:, :n].argmax(axis=1)].mean(axis=0) for n in budgets]
-    return 100 * np.stack(found)
+    for n in budgets:  # the first of the highest, as `picks` has it
+        yield quality[items, scores[:, :n].argmax(axis=1)]
 
 
 def bootstrap_means(values: Array, seed: int = 0, draws: int = DRAWS) -> Array:
@@ -114,11 +121,11 @@ def bootstrap_means(values: Array, seed: int = 0, draws: int = DRAWS) -> Array:
 
     The same seed and number of items draw the same items, so that differences are paired.
     """
-    return np.asarray(_counts(len(values), seed, draws) @ values / len(values))
+    return np.asarray(item_counts(len(values), seed, draws) @ values / len(values))
 
 
 @lru_cache(maxsize=16)
-def _counts(items: int, seed: int, draws: int) -> Array:
+def item_counts(items: int, seed: int = 0, draws: int = DRAWS) -> Array:
     """(draws, items): how often each item is in each bootstrap sample."""
     samples = np.random.default_rng(seed).integers(0, items, (draws, items))
     return np.stack([np.bincount(sample, minlength=items) for sample in samples]).astype(np.float64)

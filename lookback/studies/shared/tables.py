@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lookback.runs.layout import replacing
-from lookback.studies.shared.plots import figure_bytes
+from lookback.studies.shared.plots import FORMS, figure_bytes
 
 if TYPE_CHECKING:
     from lookback.studies.shared.base import Result
@@ -141,7 +141,7 @@ def files_of(name: str, result: Result) -> dict[str, bytes]:
         latex = "\n".join(table.latex() for table in result.tables)
         found[f"{name}.tex"] = latex.encode("utf-8", "replace")
     if result.figure is not None:
-        found |= {f"{name}.{form}": figure_bytes(result.figure, form) for form in ("png", "svg")}
+        found |= {f"{name}.{form}": figure_bytes(result.figure, form) for form in FORMS}
     for file, contents in result.files.items():
         data = contents if isinstance(contents, bytes) else contents.encode("utf-8", "replace")
         found[f"{name}-{file}"] = data

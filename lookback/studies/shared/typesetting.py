@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any
 from lookback.pages.shading import SIGNALS, color, shades
 from lookback.pages.tokens import Case, Response
 from lookback.scores.base import get_scorer
-from lookback.studies.shared.plots import panels
+from lookback.studies.shared.lines import readable
+from lookback.studies.shared.plots import MUTED, SMALL, TWO_COLUMNS, in_style, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WIDTH, LEFT, LABEL, MARGIN = 720.0, 150.0, 50.0, 12.0  # of the page, in points
-SIZE, LINE, GAP = 8.5, 14.0, 8.0
+WIDTH, LEFT, LABEL, MARGIN = 72 * TWO_COLUMNS, 110.0, 48.0, 8.0  # of the page, in points
+SIZE, LINE, GAP = 8.0, 12.5, 6.0
 
 
+@in_style
 def shaded_figure(cases: Sequence[Case]) -> Figure:
     """A figure of the cases, one below another: image and question left, responses right."""
-    figure, axes = panels(1, 1, width=WIDTH / 72, height=1)
+    figure, axes = panels(1, 1, TWO_COLUMNS, height=1)
     figure.set_layout_engine("none")
     paper = _Paper(axes[0, 0])
     for case in cases:
@@ -86,30 +88,35 @@ class _Paper:
 
     def case(self, case: Case) -> None:
         self.y += MARGIN + LINE
-        self.write(MARGIN, case.name, weight="bold", fontsize=SIZE + 2)
+        self.write(MARGIN, case.name, weight="bold", fontsize=SIZE + 1)
         self.y = top = self.y + GAP
         if not isinstance(case.image, str):
             wide, high = case.image.size
             self.y += LEFT * high / wide
             extent = (MARGIN, MARGIN + LEFT, self.y, top)
             self.axis.imshow(case.image, extent=extent, aspect="auto", zorder=1)
-        words = [f" {word}" for word in case.question.split()]
-        for line in break_lines(words, [width(word) for word in words], LEFT):
-            self.y += LINE
-            self.write(MARGIN, "".join(words[i] for i in line).strip())
+        self.paragraph(MARGIN, case.question, LEFT)
         lowest, self.y = self.y, top
         for response in case.responses:
             self.response(response)
         self.y = max(self.y, lowest)
 
+    def paragraph(self, x: float, text: str, room: float, **look: Any) -> None:
+        """Plain text from the next line on; `room` is as if it were of the usual size."""
+        words = [f" {word}" for word in text.split()]
+        for line in break_lines(words, [width(word) for word in words], room):
+            self.y += LINE
+            self.write(x, "".join(words[i] for i in line).strip(), **look)
+
     def response(self, response: Response) -> None:
         """Its line, and its text once for each signal."""
         left = 2 * MARGIN + LEFT
-        self.y += LINE
-        self.write(left, response.about, color="#4b5563")
+        room = (WIDTH - MARGIN - left) * SIZE / SMALL
+        self.paragraph(left, response.about, room, color=MUTED, fontsize=SMALL)
         for signal, scores in response.scores.items():
             self.y += LINE + 2
-            self.write(left, signal, color=get_scorer(SIGNALS[signal]).color, weight="bold")
+            shade = readable(get_scorer(SIGNALS[signal]).color)
+            self.write(left, signal, color=shade, weight="bold")
             shaded = [color(signal, shade) for shade in shades(scores)]
             self.tokens(left + LABEL, response.tokens, shaded)
         self.y += GAP
@@ -126,7 +133,7 @@ class _Paper:
             for i in line:
                 bare = shown[i].strip()
                 start = x + width(shown[i].replace("\n", "").partition(bare)[0] if bare else "")
-                box = Rectangle((start, self.y - 9), width(bare), LINE - 2)
+                box = Rectangle((start, self.y - SIZE), width(bare), LINE - 2)
                 box.set(color=colors[i], linewidth=0, zorder=1)
                 self.axis.add_patch(box)
                 self.write(start, bare, zorder=2)

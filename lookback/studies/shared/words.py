@@ -26,6 +26,7 @@ from lookback.scores.formula import Array
 from lookback.studies.shared.base import StudyError
 from lookback.studies.shared.distributions import auc
 from lookback.studies.shared.pairs import Pair
+from lookback.studies.shared.selection import bootstrap_means, interval
 
 Spans = NDArray[np.int64]
 """(W, 3): a word each: the response it stands in, its first character there, and the one behind."""
@@ -67,6 +68,29 @@ def word_means(values: Array, ranges: NDArray[np.intp]) -> Array:
     counts = ranges[:, 1] - ranges[:, 0]
     total = sums[ranges[:, 1]] - sums[ranges[:, 0]]
     return np.where(counts > 0, total / np.maximum(counts, 1), np.nan)
+
+
+def item_of_tokens(run: Run, candidates: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The row of the item of each token of some candidates, all tokens in a row."""
+    items = np.repeat(np.arange(len(run.sizes)), run.sizes)[candidates]
+    return np.repeat(items, run.lengths[candidates])
+
+
+def words_interval(values: Array, items: NDArray[np.intp], count: int) -> tuple[float, float]:
+    """The 95 % interval of the mean over some words; NaN without any.
+
+    It is of bootstrap samples of items, of which those without any of the words are left out.
+
+    Args:
+        values: a number per word.
+        items: of which item each word is.
+        count: how many items there are.
+    """
+    if not len(values):
+        return np.nan, np.nan
+    sums, sizes = (np.bincount(items, weights, count) for weights in (values, None))
+    total, words = bootstrap_means(np.column_stack([sums, sizes])).T
+    return interval(total[words > 0] / words[words > 0])
 
 
 def sample_responses(which: NDArray[np.intp], most: int) -> NDArray[np.intp]:

@@ -205,7 +205,12 @@ def study(
     out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("studies"),
     settings: Settings = None,
     allow_outside: AllowOutside = False,
-    items: Annotated[int, typer.Option(help="all: items per run in the report's browser.")] = 40,
+    items: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="all: items per run in the report's browser; else all, up to about 25 MB."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The tidy table as JSON.")] = False,
 ) -> None:
     """A table or figure of the paper from recorded runs; `all` writes all and one HTML report."""
@@ -253,7 +258,7 @@ def studies(as_json: Json = False) -> None:
     show_table(columns, [(s.name, s.paper or "-", ", ".join(s.params), s.about) for s in known])
 
 
-def _report(given: list[Any], out: Path, items: int) -> None:
+def _report(given: list[Any], out: Path, items: int | None) -> None:
     """Every study's files, and one page with all of them."""
     from lookback.report import report
     from lookback.runs.layout import replacing

@@ -99,12 +99,22 @@ def page(runs, tmp_path_factory):
 def opened(browser, page):
     """The page, freshly loaded; afterwards, nothing was complained about, nothing asked for."""
     logs(browser)
+    browser.get("about:blank")  # another address of the same page would not load it again
     browser.get(page)
+    settle(browser)
     yield browser
     console, requests = logs(browser)
     assert console == []
     assert requests, "the log of requests does not work"
-    assert [url for url in requests if not url.startswith((page, "data:image/"))] == []
+    assert [u for u in requests if not u.startswith((page, "data:image/", "about:blank"))] == []
+
+
+def settle(browser):
+    """Wait until the page has loaded and drawn what it was asked for."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    busy = "return document.getElementById('browser').ariaBusy"
+    WebDriverWait(browser, 60, 0.01).until(lambda b: b.execute_script(busy) == "false")
 
 
 def put(browser, **values):
@@ -117,6 +127,7 @@ def put(browser, **values):
            }""",
         {name.replace("_", "-"): str(value) for name, value in values.items()},
     )
+    settle(browser)
 
 
 def ranking(browser):
@@ -141,6 +152,7 @@ def click(browser, element):
     """From where nothing that stays on top can cover it."""
     browser.execute_script("arguments[0].scrollIntoView({ block: 'center' })", element)
     element.click()
+    settle(browser)
 
 
 def text(browser, selector):

@@ -315,6 +315,7 @@ def test_back_and_forward_go_through_items(opened):
         ("#alpha=-1&lam=x", ["“-1”", "“x”", "0 or more"]),
         ("#n=6", ["from 1 to 5"]),
         ("#candidate=6&signal=love", ["from 1 to 5", "one of visual_lookback"]),
+        ("#item=scenes-caption/test/5&search=test/4", ["test/5”", "search and filter"]),
         (f"#item={quote('<b>bold</b>')}", ["<b>bold</b>"]),
     ],
 )
@@ -324,7 +325,7 @@ def test_a_link_to_what_is_not_here_says_so(browser, page, hash, said):
     for words in said:
         assert words in text(browser, "#problem")
     assert browser.find_elements("css selector", "#problem b") == []
-    put(browser, item=4)
+    put(browser, item=4, search="")
     assert not browser.find_element("id", "problem").is_displayed()
     assert here(browser) == "scenes-caption/test/4"
 

@@ -127,7 +127,7 @@ function browse(index) {
     drawFields();
     $("tip").hidden = true;
     const picks = Object.keys(METHODS).map((method) => [method, pick(method, item(), state)]);
-    ranking = { ...rankingOf(item(), state, reported()), item: item() };
+    ranking = { ...rankingOf(item(), state, reported()), item: item(), picks };
     const held = document.activeElement?.matches("#candidates .rank");
     drawMeansIfKnown();
     drawAsked($("asked"), item(), picks, index.methods);
@@ -192,12 +192,16 @@ function browse(index) {
   }
 
   /** Show what a link says; what it names that is not here is said. */
-  function restore(hash) {
+  async function restore(hash) {
     const { state: read, problems } = readLink(hash, runs, usual);
     Object.assign(state, read);
     complain(problems);
     remember.begin();
-    return update();
+    await update();
+    if (state.run === read.run && state.search === read.search && !found.includes(read.item)) {
+      const { id } = runs[read.run].items[read.item];
+      complain([...problems, `item “${id}” is not among those that the link’s search and filter find`]);
+    }
   }
 
   function tip(event) {
@@ -207,10 +211,15 @@ function browse(index) {
   }
 
   async function copy() {
-    if ($("browser").ariaBusy === "true" && ranking?.item !== item()) return;
-    const name = item().id.replaceAll(/[^\w.-]+/g, "-");
+    const one = ranking?.item;
+    if (!one) return;
     $("copied").value = "drawing…";
-    $("copied").value = await giveAway(await drawPicture(item(), ranking, state, run()), `${name}.png`);
+    try {
+      const canvas = await drawPicture(one, ranking, state, run(), index.methods);
+      $("copied").value = await giveAway(canvas, `${one.id.replaceAll(/[^\w.-]+/g, "-")}.png`);
+    } catch (error) {
+      $("copied").value = `it could not be drawn: ${error.message}`;
+    }
   }
 
   for (const name of ["alpha", "lam", "n"]) {

@@ -3,11 +3,12 @@
 const PICTURE = { width: 1000, margin: 32, image: 260, top: 5, scale: 2, lines: 6 };
 
 /** The page's own colours and type, as they are now. */
-function styleOf(signal) {
+function styleOf(signal, methods) {
   const root = getComputedStyle(document.documentElement);
   const get = (name) => root.getPropertyValue(`--${name}`).trim();
   const hues = { log_prob: "mean_log_prob", self_certainty: "self_certainty", entropy: "violet", visual_lookback: "visual_lookback" };
-  return { ink: get("ink"), muted: get("muted"), line: get("line"), card: get("card"), good: get("good"),
+  const titles = Object.fromEntries(Object.entries(methods).map(([name, { title }]) => [name, title]));
+  return { titles, ink: get("ink"), muted: get("muted"), line: get("line"), card: get("card"), good: get("good"),
     hue: get(hues[signal] ?? "lookback"), sans: getComputedStyle(document.body).fontFamily };
 }
 
@@ -23,21 +24,40 @@ function pieces(pen, text, width) {
   return found;
 }
 
+/** Tokens of one word together, [[text, t], ...] each: lines break before a blank. */
+function wordsOf(texts) {
+  const words = [];
+  texts.forEach((text, t) => {
+    if (!words.length || /^\s/.test(text) || /\s$/.test(texts[t - 1])) words.push([]);
+    words.at(-1).push([text, t]);
+  });
+  return words;
+}
+
 /** Where each piece of a response goes: {text, t, line, x, width}, and the number of lines. */
 function flow(pen, texts, width, most) {
   const placed = [];
+  const wide = (text) => pen.measureText(text).width;
   let [x, line] = [0, 0];
-  for (const [t, text] of texts.entries()) {
-    for (const piece of pieces(pen, text.replaceAll("\n", ""), width)) {
-      const wide = pen.measureText(piece).width;
-      if (x + wide > width && x > 0) [x, line] = [0, line + 1];
-      if (line === most) return { placed: [...placed, { text: "…", t, line: most - 1, x: width, width: 0 }], lines: most };
-      placed.push({ text: piece, t, line, x, width: wide });
-      x += wide;
+  const place = (text, t) => {
+    for (const piece of pieces(pen, x ? text : text.trimStart(), width)) {
+      if (x + wide(piece) > width && x > 0) [x, line] = [0, line + 1];
+      placed.push({ text: piece, t, line, x, width: wide(piece) });
+      x += wide(piece);
     }
-    if (text.endsWith("\n")) [x, line] = [0, line + 1];
+  };
+  for (const word of wordsOf(texts)) {
+    const whole = wide(word.map(([text]) => text.trimEnd()).join(""));
+    if (x > 0 && x + whole > width && whole <= width) [x, line] = [0, line + 1];
+    for (const [text, t] of word) {
+      place(text.replaceAll("\n", ""), t);
+      if (text.endsWith("\n")) [x, line] = [0, line + 1];
+    }
+    if (line >= most) break;
   }
-  return { placed, lines: Math.min(most, line + 1) };
+  const kept = placed.filter((one) => one.line < most);
+  if (kept.length < placed.length) kept.push({ text: "…", t: 0, line: most - 1, x: width, width: 0 });
+  return { placed: kept, lines: Math.min(most, line + 1) };
 }
 
 /** Draw shaded or plain pieces of text; the height that they take. */
@@ -69,7 +89,10 @@ function drawCandidate(pen, ranking, place, left, top, width, style) {
   pen.font = `600 20px ${style.sans}`;
   pen.fillText(String(place + 1), left, top + 20);
   pen.font = `14px ${style.sans}`;
-  pen.fillText(`S ${shown(ranking.scores[index], 4)}   quality ${shown(quality, 2)}   candidate ${index + 1}`, left + 36, top + 16);
+  const told = [`S ${shown(ranking.scores[index], 4)}`, `quality ${shown(quality, 2)}`, `candidate ${index + 1}`];
+  const names = ranking.picks.filter(([, picked]) => picked === index).map(([method]) => style.titles[method]);
+  if (names.length) told.push(`picked by ${names.join(", ")}`);
+  pen.fillText(told.join("   "), left + 36, top + 16);
   pen.font = `18px ${style.sans}`;
   const texts = tokens.length ? tokens.map(tokenText) : ["empty"];
   const strengths = Array.from(ranking.shades[index], ranking.scale.strength);
@@ -112,10 +135,10 @@ function paint(pen, image, item, ranking, state, run, style) {
 }
 
 /** The item as a PNG. */
-async function drawPicture(item, ranking, state, run) {
+async function drawPicture(item, ranking, state, run, methods) {
   const image = item.image === null ? null : h("img", { src: imageAt(item.image) });
   await image?.decode();
-  const [canvas, style, { scale: zoom, width }] = [h("canvas"), styleOf(state.signal), PICTURE];
+  const [canvas, style, { scale: zoom, width }] = [h("canvas"), styleOf(state.signal, methods), PICTURE];
   const pen = canvas.getContext("2d");
   const all = [pen, image, item, ranking, state, run, style];
   const height = paint(...all); // once to know how high it is

@@ -208,7 +208,7 @@ def study(
     items: Annotated[
         int | None,
         typer.Option(
-            min=0, help="all: items per run in the report's browser; else all, up to about 25 MB."
+            min=0, help="all: items per run in the report's browser; else all, up to about 40 MB."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The tidy table as JSON.")] = False,

@@ -37,7 +37,7 @@ PICKING = ("lookback", "self_certainty", "mean_log_prob", "visual_lookback")
 """The methods whose picks the page works out."""
 SHOWN = (*PICKING, "random", "oracle")
 """Those whose picks, or expected picks, it compares."""
-BUDGET = 25_000_000
+BUDGET = 40_000_000
 """Characters of blocks and pictures that a page has, about, where nobody says how many items."""
 
 

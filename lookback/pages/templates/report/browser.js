@@ -124,6 +124,7 @@ function browse(index) {
   }
 
   function draw() {
+    if (state.candidate >= first(item(), state.n).length) state.candidate = null; // it has fewer
     drawFields();
     $("tip").hidden = true;
     const picks = Object.keys(METHODS).map((method) => [method, pick(method, item(), state)]);
@@ -198,10 +199,14 @@ function browse(index) {
     complain(problems);
     remember.begin();
     await update();
-    if (state.run === read.run && state.search === read.search && !found.includes(read.item)) {
-      const { id } = runs[read.run].items[read.item];
-      complain([...problems, `item “${id}” is not among those that the link’s search and filter find`]);
+    if (state.run !== read.run || state.search !== read.search) return; // the reader went on
+    const { id, candidates } = runs[read.run].items[read.item];
+    if (!found.includes(read.item)) {
+      problems.push(`item “${id}” is not among those that the link’s search and filter find`);
+    } else if (read.candidate >= candidates?.length) {
+      problems.push(`candidate “${read.candidate + 1}”: item “${id}” has ${candidates.length}`);
     }
+    complain(problems);
   }
 
   function tip(event) {

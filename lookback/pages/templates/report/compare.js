@@ -64,21 +64,24 @@ function column(image, about, c, signals, setting, scales) {
   return h("div", { class: "column", "data-image": image }, ...parts);
 }
 
-/** Every token's numbers, one row each. */
+/** Every token's numbers, one row each; no A where there was nothing to look at. */
 function tokenTable(c, others) {
+  const shownOf = { log_prob: others, visual_lookback: others.filter(([, signals]) => looked(signals)) };
   const heads = COMPARED.flatMap((name) => {
     const symbol = name === "log_prob" ? "log p" : "A";
-    return [symbol, ...others.flatMap(([image]) => [`${symbol}, ${IMAGES[image].toLowerCase()}`, "change"])];
+    return [symbol, ...shownOf[name].flatMap(([image]) =>
+      [`${symbol}, ${IMAGES[image].toLowerCase()}`, "change"])];
   });
   const cell = (text) => h("td", { class: "num" }, text);
-  const rows = c.tokens.map((token, t) => h("tr", {}, h("th", { scope: "row", dir: "auto" }, tokenText(token, t)),
-    ...COMPARED.flatMap((name) => [cell(brief(c[name][t])), ...others.flatMap(([, signals]) => [
-      cell(brief(signals[name][t])), cell(change(signals[name][t] - c[name][t]))])])));
+  const row = (token, t) => h("tr", {},
+    h("th", { scope: "row", dir: "auto" }, tokenText(token, t).trimStart() || "␣"),
+    ...COMPARED.flatMap((name) => [cell(brief(c[name][t])), ...shownOf[name].flatMap(([, signals]) => [
+      cell(brief(signals[name][t])), cell(change(signals[name][t] - c[name][t]))])]));
   return h("details", {}, h("summary", {}, "Token by token"),
     h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Token by token" }, h("table", {},
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "token"),
         ...heads.map((head) => h("th", { scope: "col", class: "num" }, head)))),
-      h("tbody", {}, ...rows))));
+      h("tbody", {}, ...c.tokens.map(row)))));
 }
 
 /** The columns of a candidate; null where the run has no controls. */

@@ -202,11 +202,10 @@ function browse(index) {
     if (state.run !== read.run || state.search !== read.search) return; // the reader went on
     const { id, candidates } = runs[read.run].items[read.item];
     if (!found.includes(read.item)) {
-      problems.push(`item “${id}” is not among those that the link’s search and filter find`);
+      complain([...problems, `item “${id}” is not among those that the link’s search and filter find`]);
     } else if (read.candidate >= candidates?.length) {
-      problems.push(`candidate “${read.candidate + 1}”: item “${id}” has ${candidates.length}`);
+      complain([...problems, `candidate “${read.candidate + 1}”: item “${id}” has ${candidates.length}`]);
     }
-    complain(problems);
   }
 
   function tip(event) {

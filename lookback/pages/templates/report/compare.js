@@ -16,13 +16,13 @@ function summary(signals, setting) {
 }
 
 /** A change with its sign; nothing where one of the two has no value. */
-const change = (x) => (Number.isFinite(x) ? `${x > 0 ? "+" : ""}${shown(x, 3)}` : "");
+const signed = (x) => (Number.isFinite(x) ? `${x > 0 ? "+" : ""}${shown(x, 3)}` : "");
 
 function numbersOf(signals, own, setting) {
   const [here, there] = [summary(signals, setting), summary(own, setting)];
   return h("dl", {}, ...Object.keys(here).flatMap((name) => {
     const moved = signals !== own && (name === "mean log p" || looked(signals));
-    const by = moved ? change(here[name] - there[name]) : "";
+    const by = moved ? signed(here[name] - there[name]) : "";
     const sign = by.startsWith("−") ? "down" : "up";
     return [h("dt", {}, name), h("dd", { "data-value": here[name] }, shown(here[name], 3),
       ...(by ? [h("span", { class: `change ${sign}` }, ` ${by}`)] : []))];
@@ -33,7 +33,7 @@ function numbersOf(signals, own, setting) {
 function strip(name, tokens, signals, own, strength) {
   const [list, before] = [signals[name], own[name]];
   const title = (t) => `${SHADES[name][0]} ${brief(list[t])}`
-    + (list === before ? "" : `, with its own image ${brief(before[t])} (${change(list[t] - before[t])})`);
+    + (list === before ? "" : `, with its own image ${brief(before[t])} (${signed(list[t] - before[t])})`);
   return h("div", { class: "strip", "data-signal": name },
     h("span", { class: "strip-name" }, name === "log_prob" ? "log p" : "A"),
     h("p", { class: "tokens", dir: "auto" },
@@ -76,7 +76,7 @@ function tokenTable(c, others) {
   const row = (token, t) => h("tr", {},
     h("th", { scope: "row", dir: "auto" }, tokenText(token, t).trimStart() || "␣"),
     ...COMPARED.flatMap((name) => [cell(brief(c[name][t])), ...shownOf[name].flatMap(([, signals]) => [
-      cell(brief(signals[name][t])), cell(change(signals[name][t] - c[name][t]))])]));
+      cell(brief(signals[name][t])), cell(signed(signals[name][t] - c[name][t]))])]));
   return h("details", {}, h("summary", {}, "Token by token"),
     h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Token by token" }, h("table", {},
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "token"),

@@ -206,7 +206,12 @@ def study(
     out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("studies"),
     settings: Settings = None,
     allow_outside: AllowOutside = False,
-    items: Annotated[int, typer.Option(help="all: items per run in the report's browser.")] = 40,
+    items: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="all: items per run in the report's browser; else all, up to about 40 MB."
+        ),
+    ] = None,
     n: Annotated[
         str | None,
         typer.Option(
@@ -268,7 +273,7 @@ def studies(as_json: Json = False) -> None:
     show_table(columns, [(s.name, s.paper or "-", ", ".join(s.params), s.about) for s in known])
 
 
-def _report(given: Any, out: Path, items: int, as_json: bool) -> None:
+def _report(given: Any, out: Path, items: int | None, as_json: bool) -> None:
     """Every study's files, and one page with all of them; then what they found."""
     from lookback.report import report
     from lookback.report.findings import find

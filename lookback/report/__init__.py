@@ -15,14 +15,14 @@ from lookback.runs import Run
 from lookback.studies import Result, Runs, get_study
 
 
-def report(runs: Sequence[Run], results: dict[str, Result | str], items: int = 40) -> str:
+def report(runs: Sequence[Run], results: dict[str, Result | str], items: int | None = None) -> str:
     """The page, as HTML to be saved as UTF-8.
 
     Args:
         runs: as the studies were given them, with their N.
         results: what each study gave, by its name; a string says why it could not be done.
-        items: how many items of each run to put in, the first ones; controls have none of their
-            own.
+        items: how many items of each run to put in, the first ones, and beside them what its
+            controls say; by default all, as far as `lookback.report.data.BUDGET` goes.
     """
     given = runs if isinstance(runs, Runs) else Runs(runs)
     return render(
@@ -34,5 +34,5 @@ def report(runs: Sequence[Run], results: dict[str, Result | str], items: int = 4
         runs=runs_table(given),
         settings=settings(given),
         studies=[study_section(name, result) for name, result in results.items()],
-        data=browser_data(runs, items),
+        browser=browser_data(runs, items),
     )

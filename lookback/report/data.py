@@ -1,83 +1,89 @@
-"""What the page's item browser works on: runs in, plain data for JSON out.
+"""What the page's item browser works on: runs in; an index, blocks and pictures out.
+
+The index is small and read at once; blocks of items (see blocks.py) and pictures are read when an
+item is shown. It is plain data for JSON:
 
 floor      A_FLOOR of the formula
 general    the paper's one setting for all models, {"alpha", "lam"}
 methods    by the names of their scorers, {"title", "color"} as the scorers have them
-images     data URIs; items refer to them by position, so that runs of a benchmark share them
-runs       of each: label, alpha, lam, n, total (items it has), and
-  items      of each: id, question, truth [[name, text]], image (a position, or null),
-             reason (why there is no image), and
-    candidates [tokens, quality or null, finish] each, in the order drawn
-  signals    by name: float32, little-endian, base64; the tokens of all candidates of all items
-             one after another: the very bits, so that the page ranks as Python does
+block      how many items a block has
+runs       of each: key (what links call it), label, alpha, lam, n, total (items it has),
+           first (the position of its first block), controls (a label by "random", "none"), and
+  means      [alpha, lam, n, {method: mean quality of its picks, or null}] at the settings that
+             the runs here were reported with
+  items      [id, question, picks] each; picks of each method at the reported setting, by name:
+             [place, quality or null, the first place that has the same text]
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from lookback.families import GENERIC
-from lookback.pages import image_uri, images
+from lookback.report.blocks import ITEMS
+from lookback.report.items import Items, Part, known
+from lookback.report.pictures import Pictures
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import A_FLOOR, Array
-from lookback.signals import SIGNALS
-from lookback.studies import title
+from lookback.studies import Runs, title
+from lookback.studies.shared.selection import picks, quality_of_picks
 
-SHOWN = ("lookback", "self_certainty", "mean_log_prob", "visual_lookback", "random", "oracle")
-"""The methods whose picks, or expected picks, the page works out."""
-LARGEST = 384
-"""Pixels that an image of an item has at most."""
-
-
-class Pictures:
-    """Data URIs of images, each once, whichever runs show it."""
-
-    def __init__(self) -> None:
-        self.uris: list[str] = []
-        self._found: dict[tuple[Any, ...], int] = {}
-
-    def of(self, run: Run) -> Callable[[int, str], tuple[int | None, str]]:
-        """From an item's position in the split and its id to the position among `uris` of its image
-        and ""; or to None and why there is none.
-        """
-        image_at = images(run)
-
-        def find(place: int, name: str) -> tuple[int | None, str]:
-            key = (run.benchmark, run.settings["split"], run.settings.get("items"), name)
-            if key not in self._found:
-                image = image_at(place)
-                if isinstance(image, str):
-                    return None, image
-                self.uris.append(image_uri(image, LARGEST))
-                self._found[key] = len(self.uris) - 1
-            return self._found[key], ""
-
-        return find
+PICKING = ("lookback", "self_certainty", "mean_log_prob", "visual_lookback")
+"""The methods whose picks the page works out."""
+SHOWN = (*PICKING, "random", "oracle")
+"""Those whose picks, or expected picks, it compares."""
+BUDGET = 40_000_000
+"""Characters of blocks and pictures that a page has, about, where nobody says how many items."""
 
 
-def browser_data(runs: Sequence[Run], items: int) -> dict[str, Any]:
-    """The first `items` items of each run that is no control.
+@dataclass(frozen=True)
+class Browser:
+    """What the page carries for its browser of items: see above."""
+
+    index: dict[str, Any]
+    blocks: list[str]
+    images: list[str]
+
+
+class Setting(NamedTuple):
+    """Where methods pick."""
+
+    alpha: float
+    lam: float
+    n: int
+
+
+def browser_data(runs: Sequence[Run], items: int | None = None) -> Browser:
+    """The first items of each run that is no control; beside them, what its controls say.
 
     Items that failed have nothing to show and are passed over, and so are runs of such alone.
+
+    Args:
+        runs: controls among them are found by the runs that they belong to.
+        items: how many of each run; by default all, as far as `BUDGET` goes, shared by the runs.
     """
-    pictures = Pictures()
+    shown = [run for run in runs if run.image == "own" and len(run.places) and items != 0]
     methods = [get_scorer(name) for name in SHOWN]
-    shown = [run for run in runs if run.image == "own" and len(run.places) and items > 0]
-    return {
+    pictures, blocks = Pictures(), list[str]()
+    settings = list(dict.fromkeys(map(_reported, shown)))
+    found = []
+    for run, label, key in zip(shown, labels(shown), keys(shown), strict=True):
+        part = Items(run, Runs(runs), pictures).part(items, BUDGET // len(shown))
+        found.append(_run(run, part, len(blocks), settings) | {"label": label, "key": key})
+        blocks += part.blocks
+    index = {
         "floor": A_FLOOR,
         "general": {"alpha": GENERIC.alpha, "lam": GENERIC.lam},
         "methods": {one.name: {"title": one.title, "color": one.color} for one in methods},
-        "runs": [
-            _run(run, label, items, pictures)
-            for run, label in zip(shown, labels(shown), strict=True)
-        ],
-        "images": pictures.uris,
+        "block": ITEMS,
+        "runs": found,
     }
+    return Browser(index, blocks, pictures.uris)
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
@@ -92,59 +98,70 @@ def labels(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def _run(run: Run, label: str, items: int, pictures: Pictures) -> dict[str, Any]:
-    sizes = run.sizes[:items].tolist()
-    candidates = sum(sizes)
-    tokens = int(run.lengths[:candidates].sum())
-    words = run.table("candidates", ["tokens"])["tokens"].slice(0, candidates)
-    heads = run.head.slice(0, candidates)
-    columns = (words.to_pylist(), heads["quality"].to_pylist(), heads["finish"].to_pylist())
-    rows = [[w, _number(quality), finish] for w, quality, finish in zip(*columns, strict=True)]
-    about = {row["item"]: row for row in run.items.drop_columns(["prompt_ids"]).to_pylist()}
-    picture_of = pictures.of(run)
-    found, start = [], 0
-    for place, size in zip(run.places.tolist(), sizes, strict=False):
-        item = about[place]
-        image, reason = picture_of(place, item["id"])
-        found.append(
-            {
-                "id": item["id"],
-                "question": item["question"],
-                "truth": facts(json.loads(item["truth"])),
-                "image": image,
-                "reason": reason,
-                "candidates": rows[start : start + size],
-            }
-        )
-        start += size
+def keys(runs: Sequence[Run]) -> list[str]:
+    """What links call the runs: their folders; where two have one name, the later has a number."""
+    found: list[str] = []
+    for run in runs:
+        key, number = run.path.name, 1
+        while key in found:
+            number += 1
+            key = f"{run.path.name}~{number}"
+        found.append(key)
+    return found
+
+
+def _reported(run: Run) -> Setting:
+    return Setting(run.defaults["alpha"], run.defaults["lam"], run.n)
+
+
+def _run(run: Run, part: Part, first: int, settings: list[Setting]) -> dict[str, Any]:
+    count = len(part.texts)
+    asked = zip(run.ids[:count], run.questions[:count], _picks(run, part.texts), strict=True)
     return {
-        "label": label,
         "alpha": run.defaults["alpha"],
         "lam": run.defaults["lam"],
         "n": run.n,
         "total": len(run.places),
-        "items": found,
-        "signals": {name: packed(run.signal(name)[:tokens]) for name in SIGNALS},
+        "first": first,
+        "controls": part.controls,
+        "means": [
+            [*setting, {m: known(v) for m, v in means(run, setting, count).items()}]
+            for setting in settings
+        ],
+        "items": [list(one) for one in asked],
     }
 
 
-def packed(values: Array) -> str:
-    """Numbers as float32, little-endian, in base64; signals are float32 and lose nothing."""
-    return base64.b64encode(values.astype("<f4").tobytes()).decode("ascii")
+def means(run: Run, setting: Setting, items: int) -> dict[str, float]:
+    """By method: the mean quality of its picks in the first items; NaN where one is not known."""
+    quality = run.quality(setting.n)[:items]
+    found = {
+        method: quality_of_picks(_scores(run, method, setting)[:items], quality).mean()
+        for method in PICKING
+    }
+    if np.isnan(quality).all(axis=1).any():  # nothing tells what any pick there would be worth
+        return found | {"random": np.nan, "oracle": np.nan}
+    expected, best = np.nanmean(quality, axis=1), np.nanmax(quality, axis=1)
+    return found | {"random": expected.mean(), "oracle": best.mean()}
 
 
-def facts(truth: Any) -> list[list[str]]:
-    """An item's truth as [name, text] pairs; lists of plain values are joined by commas."""
-
-    def text(value: Any) -> str:
-        if isinstance(value, list) and not any(isinstance(one, (list, dict)) for one in value):
-            return ", ".join(map(text, value))
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-    pairs = truth.items() if isinstance(truth, dict) else [("truth", truth)]
-    return [[name, text(value)] for name, value in pairs]
+def _known_means(run: Run, setting: Setting, items: int) -> dict[str, float | None]:
+    return {method: known(value) for method, value in means(run, setting, items).items()}
 
 
-def _number(value: float | None) -> float | None:
-    """JSON has no NaN."""
-    return None if value is None or math.isnan(value) else value
+def _scores(run: Run, method: str, setting: Setting) -> Array:
+    params = {"alpha": setting.alpha, "lam": setting.lam} if method == "lookback" else {}
+    return run.scores(method, setting.n, **params)
+
+
+def _picks(run: Run, texts: list[list[str]]) -> list[dict[str, list[Any]]]:
+    """Of each item, whose candidates' texts are given: what each method picks."""
+    places = {method: picks(_scores(run, method, _reported(run))) for method in PICKING}
+    quality = run.quality()
+    return [
+        {
+            method: [int(p[row]), known(quality[row, p[row]]), said.index(said[p[row]])]
+            for method, p in places.items()
+        }
+        for row, said in enumerate(texts)
+    ]

@@ -5,27 +5,31 @@ import hashlib
 import html
 import io
 import re
-import struct
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from made_runs import change_manifest, make_run, write_shard
 from markupsafe import escape
+from page_blocks import items_of, unpack
 from PIL import Image
 from strict_html import Page
 
 from lookback.benchmarks import get_benchmark
 from lookback.pages import clean, image_uri, render
 from lookback.report import report
-from lookback.report.data import browser_data, facts
+from lookback.report.data import BUDGET, browser_data
+from lookback.report.items import facts
 from lookback.report.table import table_view
 from lookback.runs import Run
+from lookback.runs.layout import shard_path
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import A_FLOOR
 from lookback.signals import SIGNALS
 from lookback.studies import Cell, Result, StudyError, Table, get_study
 from lookback.studies.shared.plots import panels
+from lookback.studies.shared.selection import outcome, picks
 
 
 @pytest.fixture(scope="module")
@@ -55,17 +59,17 @@ def links(text):
 
 
 def test_signals_arrive_bit_by_bit(runs):
-    data = Page(report(runs, {}, items=6)).data()
-    for run, shown in zip(runs, data["runs"], strict=False):
+    page = Page(report(runs, {}, items=6))
+    for run, shown in zip(runs, page.data()["runs"], strict=False):
         rows = min(6, len(run.places))
         assert shown["total"] == len(run.places)
-        assert len(shown["items"]) == rows
+        items, numbers = unpack(page.text("script", f"block-{shown['first']}"))
+        assert len(items) == len(shown["items"]) == rows
         for name in SIGNALS:
-            raw = base64.b64decode(shown["signals"][name])
-            got = iter(struct.unpack(f"<{len(raw) // 4}f", raw))
+            got = iter(numbers[name])
             for row in range(rows):
                 candidates = run.candidates(row)
-                said = shown["items"][row]["candidates"]
+                said = items[row]["candidates"]
                 assert [tuple(tokens) for tokens, _, _ in said] == [c.tokens for c in candidates]
                 for c in candidates:
                     assert [next(got) for _ in c.tokens] == getattr(c, name).tolist()
@@ -73,41 +77,41 @@ def test_signals_arrive_bit_by_bit(runs):
 
 
 def test_items_are_those_with_candidates_in_order(runs):
-    shown = browser_data(runs, 100)["runs"][0]
+    items = items_of(browser_data(runs, 100), 0)
     quality = runs[0].quality()
-    assert [i["id"] for i in shown["items"]] == [
+    assert [i["id"] for i in items] == [
         f"scenes-caption/test/{place}" for place in (0, 2, 3, 5, 6, 7, 8, 9, 10, 11)
     ]
-    for row, item in enumerate(shown["items"]):
+    for row, item in enumerate(items):
         assert [q for _, q, _ in item["candidates"]] == quality[row].tolist()
         assert item["question"] == runs[0].questions[row]
         assert item["truth"] == [["categories", "dog"]]
-    assert shown["items"][0]["candidates"][2][0] == []  # the empty response is there
+    assert items[0]["candidates"][2][0] == []  # the empty response is there
 
 
 def test_controls_are_not_browsed(runs):
-    data = browser_data(runs, 3)
+    data = browser_data(runs, 3).index
     assert [run["label"] for run in data["runs"]] == [
         "made-up · Scenes Caption · seed 42",
         "made-up · Scenes VQA · seed 7",
     ]
-    assert browser_data(runs[2:], 3)["runs"] == []
-    assert browser_data(runs, 0)["runs"] == []
+    assert browser_data(runs[2:], 3).index["runs"] == []
+    assert browser_data(runs, 0).index["runs"] == []
 
 
 def test_a_run_of_failures_alone_is_passed_over(tmp_path):
     run = make_run(tmp_path / "run", items=2, n=2, failed=(0, 1))
-    assert browser_data([run], 5)["runs"] == []
+    assert browser_data([run], 5).index["runs"] == []
 
 
 def test_runs_that_look_alike_are_told_apart_by_their_folder(tmp_path):
     alike = [make_run(tmp_path / name, items=1, n=2) for name in ("one", "two")]
-    labels = [run["label"] for run in browser_data(alike, 1)["runs"]]
+    labels = [run["label"] for run in browser_data(alike, 1).index["runs"]]
     assert labels == [f"made-up · Scenes Caption · seed 42 · {name}" for name in ("one", "two")]
 
 
 def test_constants_are_the_package_own(runs):
-    data = browser_data(runs, 1)
+    data = browser_data(runs, 1).index
     assert data["floor"] == A_FLOOR
     assert data["general"] == {"alpha": 0.25, "lam": 1.25}
     assert (data["runs"][0]["alpha"], data["runs"][0]["lam"]) == (0.5, 1.25)
@@ -121,10 +125,10 @@ def test_images_are_the_items_own_and_shared_between_runs(runs, tmp_path):
     again = make_run(tmp_path / "again", items=3, n=2, seed=1)
     data = browser_data([*runs, again], 3)
     items = get_benchmark("scenes-caption").items("test")
-    assert len(data["images"]) == 3 + 3 + 1  # item 1 failed in the first run, not in the last
-    for run, places in ((data["runs"][0], (0, 2, 3)), (data["runs"][2], (0, 1, 2))):
-        for item, place in zip(run["items"], places, strict=True):
-            got = decoded(data["images"][item["image"]])
+    assert len(data.images) == 3 + 3 + 1  # item 1 failed in the first run, not in the last
+    for run, places in ((0, (0, 2, 3)), (2, (0, 1, 2))):
+        for item, place in zip(items_of(data, run), places, strict=True):
+            got = decoded(data.images[item["image"]])
             assert np.array_equal(np.asarray(got), np.asarray(items[place].image))
             assert item["reason"] == ""
 
@@ -145,8 +149,8 @@ def test_a_missing_image_says_why(tmp_path, monkeypatch):
     monkeypatch.delenv("LOOKBACK_DATA", raising=False)
     run = make_run(tmp_path / "run", benchmark="chair", items=2, n=2)
     data = browser_data([run], 2)
-    assert data["images"] == []
-    for item in data["runs"][0]["items"]:
+    assert data.images == []
+    for item in items_of(data, 0):
         assert item["image"] is None
         assert "LOOKBACK_DATA" in item["reason"]
 
@@ -156,7 +160,7 @@ def test_the_image_of_another_item_is_not_shown(runs, tmp_path):
     rows = other.items.to_pylist()
     rows[1]["id"] = "scenes-caption/test/2"  # as if the benchmark's files had changed since
     write_shard(other.path, "items", 0, rows)
-    first, second = browser_data([Run(other.path)], 2)["runs"][0]["items"]
+    first, second = items_of(browser_data([Run(other.path)], 2), 0)
     assert (first["image"], first["reason"]) == (0, "")
     assert second["image"] is None
     assert "scenes-caption/test/1" in second["reason"]
@@ -174,16 +178,16 @@ def test_facts_in_words():
 
 def test_quality_that_is_not_known_is_null(runs, monkeypatch):
     monkeypatch.setitem(runs[1].__dict__, "head", unknown_quality(runs[1].head))
-    shown = browser_data([runs[1]], 1)["runs"][0]["items"][0]["candidates"]
+    shown = items_of(browser_data([runs[1]], 1), 0)[0]["candidates"]
     assert [quality for _, quality, _ in shown] == [None, None, shown[2][1]]
     assert shown[2][1] is not None
 
 
-def unknown_quality(head):
+def unknown_quality(head, count=2):
     import pyarrow as pa
 
     quality = head["quality"].to_pylist()
-    quality[:2] = [None, float("nan")]
+    quality[:count] = [None, float("nan"), None][:count]
     place = head.column_names.index("quality")
     return head.set_column(place, "quality", pa.array(quality, pa.float64()))
 
@@ -335,7 +339,9 @@ def test_no_text_breaks_the_page(tmp_path):
     text = report([Run(tmp_path / "run")], given)
     assert text.encode("utf-8")
     page = Page(text)
-    assert [tag for tag, _ in page.elements].count("script") == 2
+    kinds = [a.get("type") for tag, a in page.elements if tag == "script"]
+    carried = ["application/octet-stream", "text/uri-list"]  # one block, one picture
+    assert kinds == ["application/json", *carried, None]
     assert [tag for tag, _ in page.elements].count("b") == 0
     assert page.data()["runs"][0]["label"].startswith(NASTY)
     assert "window.bad" not in page.text("script")
@@ -353,3 +359,104 @@ def test_the_page_of_four_runs_is_small(tmp_path):
         )
     ]
     assert len(report(runs, {}).encode()) < 8_000_000
+
+
+def test_a_page_of_many_long_candidates_has_few_bytes_for_each(tmp_path):
+    """Before blocks there were 1,250 per candidate of 40 tokens, pictures not counted."""
+    run = make_run(tmp_path / "run", items=40, n=25, length=40)
+    data = browser_data([run])
+    text = report([run], {}, items=40)
+    rest = len(text) - sum(map(len, data.blocks)) - sum(map(len, data.images))
+    assert len(data.blocks) == 2
+    assert sum(map(len, data.blocks)) < 850 * 40 * 25
+    assert rest < 100_000  # the index, the script, the style
+    assert len(report([run], {}, items=0)) < rest < 1.2 * len(report([run], {}, items=0))
+
+
+def test_all_items_as_far_as_the_budget_goes(tmp_path, monkeypatch):
+    runs = [make_run(tmp_path / str(i), items=70, n=3, seed=i) for i in range(2)]
+    assert [len(run["items"]) for run in browser_data(runs).index["runs"]] == [70, 70]
+    data = browser_data(runs, 45)
+    assert [len(run["items"]) for run in data.index["runs"]] == [45, 45]
+    assert [run["first"] for run in data.index["runs"]] == [0, 3]
+    one = browser_data(runs[:1], 20)
+    block = len(one.blocks[0]) + sum(map(len, one.images))
+    monkeypatch.setattr("lookback.report.data.BUDGET", 2 * round(1.5 * block))
+    # Two blocks pass the first one's half. Their pictures are there for the second, which has room.
+    assert [len(run["items"]) for run in browser_data(runs).index["runs"]] == [40, 70]
+    assert [run["total"] for run in browser_data(runs).index["runs"]] == [70, 70]
+    assert BUDGET > 10_000_000
+
+
+def test_the_index_says_what_methods_pick_as_the_studies_do(runs):
+    data = browser_data(runs, 5).index
+    for run, shown in zip(runs, data["runs"], strict=False):
+        texts = [[c.text for c in run.candidates(row)] for row in range(5)]
+        for method in ("lookback", "self_certainty", "mean_log_prob", "visual_lookback"):
+            picked = picks(run.scores(method))[:5].tolist()
+            got = [item[2][method] for item in shown["items"]]
+            assert [place for place, _, _ in got] == picked
+            worth = run.quality()[range(5), picked].tolist()
+            assert [quality for _, quality, _ in got] == worth
+            said = [t.index(t[p]) for t, p in zip(texts, picked, strict=True)]
+            assert [text for _, _, text in got] == said
+        for (alpha, lam, n, means), of in zip(shown["means"], runs, strict=False):
+            assert (alpha, lam, n) == (of.defaults["alpha"], of.defaults["lam"], of.n)
+            for method, mean in means.items():
+                params = {"alpha": alpha, "lam": lam} if method == "lookback" else {}
+                values = outcome(run, method, min(n, run.n), **params)[:5]
+                assert mean == pytest.approx(values.mean(), rel=1e-12)
+            assert len(means) == 6
+
+
+def test_quality_that_is_not_known_has_no_mean(runs, monkeypatch):
+    monkeypatch.setitem(runs[1].__dict__, "head", unknown_quality(runs[1].head, 3))
+    (_, _, _, means), *_ = browser_data([runs[1]], 2).index["runs"][0]["means"]
+    assert set(means.values()) == {None}
+
+
+def test_a_control_has_the_same_tokens_and_its_own_numbers(tmp_path):
+    own = make_run(tmp_path / "own", items=5, n=7, failed=(1, 4), empty=((0, 2),))
+    same = {"items": 5, "n": 7, "controls": own, "empty": ((0, 2),)}
+    other = make_run(tmp_path / "random", image="random", failed=(1, 4), **same)
+    blind = make_run(tmp_path / "none", image="none", failed=(0, 1, 4), **same)
+    alone = make_run(tmp_path / "alone", benchmark="scenes-vqa", items=2, n=2)
+    data = browser_data([own, alone, other, blind], 3)
+    assert data.index["runs"][0]["controls"] == {"random": "another image", "none": "no image"}
+    assert data.index["runs"][1]["controls"] == {}
+    _, numbers = unpack(data.blocks[0])
+    for control, rows in ((other, (0, 1, 2)), (blind, (1, 2))):
+        for name in ("log_prob", "visual_lookback"):
+            wanted = []
+            for row in rows:
+                place = int(own.places[row])
+                wanted += [v for c in control.candidates_at(place) for v in getattr(c, name)]
+            assert list(numbers[f"{control.image}.{name}"]) == wanted
+    assert len(numbers) == 8
+    first, second, _ = items_of(data, 0)
+    assert first["controls"]["none"]["scored"] == [False] * 7
+    assert first["controls"]["none"]["missing"] == "ValueError: broken image"
+    assert second["controls"]["none"]["scored"] == [True] * 7
+    shown = data.images[second["controls"]["random"]["image"]]
+    assert second["controls"]["random"]["source"] == "scenes-caption/test/2"
+    wanted = get_benchmark("scenes-caption").items("test")[2].image
+    assert np.array_equal(np.asarray(decoded(shown)), np.asarray(wanted))
+
+
+def test_a_control_with_other_tokens_is_not_compared(runs, tmp_path):
+    own = make_run(tmp_path / "own", items=2, n=2)
+    other = make_run(tmp_path / "random", items=2, n=2, image="random", controls=own)
+    rows = pq.read_table(shard_path(other.path, "candidates", 0)).to_pylist()
+    rows[1]["token_ids"][0] += 1
+    write_shard(other.path, "candidates", 0, rows[:3])  # the last is lost
+    first, second = items_of(browser_data([own, Run(other.path)]), 0)
+    assert first["controls"]["random"]["scored"] == [True, False]
+    assert "other tokens" in first["controls"]["random"]["missing"]
+    assert second["controls"]["random"]["scored"] == [True, False]
+
+
+def test_links_tell_runs_apart(tmp_path):
+    folders = ("a/run", "b/run", "b/run~2")
+    runs = [make_run(tmp_path / name, items=1, n=2) for name in folders]
+    keys = [run["key"] for run in browser_data(runs).index["runs"]]
+    assert keys == ["run", "run~2", "run~2~2"]

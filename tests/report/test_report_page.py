@@ -6,6 +6,7 @@ Needs Chromium, its driver and Selenium; without them these tests are skipped, u
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from browsing import click, put, ranking, settle, text
 from chromium import emulate, logs, needs_chromium
 from made_runs import make_run, write_shard
 
@@ -99,33 +100,14 @@ def page(runs, tmp_path_factory):
 def opened(browser, page):
     """The page, freshly loaded; afterwards, nothing was complained about, nothing asked for."""
     logs(browser)
+    browser.get("about:blank")  # another address of the same page would not load it again
     browser.get(page)
+    settle(browser)
     yield browser
     console, requests = logs(browser)
     assert console == []
     assert requests, "the log of requests does not work"
-    assert [url for url in requests if not url.startswith((page, "data:image/"))] == []
-
-
-def put(browser, **values):
-    """Move sliders, choose from lists, type: as a reader does, each with its event."""
-    browser.execute_script(
-        """for (const [id, value] of Object.entries(arguments[0])) {
-             const field = document.getElementById(id);
-             field.value = value;
-             field.dispatchEvent(new Event(field.tagName === "SELECT" ? "change" : "input"));
-           }""",
-        {name.replace("_", "-"): str(value) for name, value in values.items()},
-    )
-
-
-def ranking(browser):
-    """[(index, rank, score)] of the candidates as they stand."""
-    rows = browser.execute_script(
-        """return [...document.querySelectorAll("#candidates li")]
-             .map((li) => [li.dataset.index, li.dataset.rank, li.dataset.score])"""
-    )
-    return [(int(index), int(place), float(score)) for index, place, score in rows]
+    assert [u for u in requests if not u.startswith((page, "data:image/", "about:blank"))] == []
 
 
 def check_ranking(browser, run, row, n, alpha, lam):
@@ -135,18 +117,6 @@ def check_ranking(browser, run, row, n, alpha, lam):
     assert [place for _, place, _ in shown] == list(range(1, len(scores) + 1))
     got = np.array([score for _, _, score in sorted(shown)])
     np.testing.assert_allclose(got, scores, rtol=1e-9, atol=0)
-
-
-def click(browser, element):
-    """From where nothing that stays on top can cover it."""
-    browser.execute_script("arguments[0].scrollIntoView({ block: 'center' })", element)
-    element.click()
-
-
-def text(browser, selector):
-    return browser.execute_script(
-        "return document.querySelector(arguments[0]).textContent", selector
-    )
 
 
 SETTINGS = [(0, 0), (0, 3), (8, 0), (8, 3), (0.05, 0.05), (0.15, 0.35), (2.7, 1.1), (7, 1.5)]

@@ -1,8 +1,8 @@
 "use strict";
 
 /* The maths, without the page: the paper's formula as in lookback/scores/formula.py, in float64.
-   A candidate has tokens, quality (NaN if unknown), its signals and their means by name,
-   and logA. */
+   A candidate has tokens, quality (NaN if unknown), its signals (float32; read as float64) and
+   their means by name, and logA. */
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 const mean = (values) => sum(values) / values.length;
@@ -43,10 +43,18 @@ const METHODS = {
   visual_lookback: (c) => c.means.visual_lookback,
 };
 
-/** The place of the candidate that a method picks among the first n. */
-function pick(method, item, setting) {
-  return rank(first(item, setting.n).map((c) => METHODS[method](c, setting)))[0];
+/** The place of the first of the highest scores; NaN loses to every number. */
+function highest(scores) {
+  let best = 0;
+  for (let i = 1; i < scores.length; i++) {
+    if (scores[i] > scores[best] || (Number.isNaN(scores[best]) && !Number.isNaN(scores[i]))) best = i;
+  }
+  return best;
 }
+
+/** The place of the candidate that a method picks among the first n. */
+const pick = (method, item, setting) =>
+  highest(first(item, setting.n).map((c) => METHODS[method](c, setting)));
 
 /** The mean over items of the quality of a method's picks; of "random" and "oracle", too. */
 function worth(method, items, setting) {

@@ -1,0 +1,135 @@
+"""A run's items, in blocks: what each was asked, what its candidates say, what controls add."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lookback.report.blocks import ITEMS, pack
+from lookback.report.controls import COMPARED, Control
+from lookback.report.pictures import Pictures
+from lookback.runs import Run
+from lookback.scores.formula import Array
+from lookback.signals import SIGNALS
+from lookback.studies import Runs
+
+CONTROLS = {"random": "another image", "none": "no image"}
+"""The controls that are compared, and what they are called."""
+
+
+@dataclass
+class Part:
+    """The first items of a run.
+
+    Attributes:
+        controls: the names of the controls that it has, by image.
+        blocks: as `pack` makes them.
+        texts: of each item, those of its candidates.
+    """
+
+    controls: dict[str, str]
+    blocks: list[str] = field(default_factory=list)
+    texts: list[list[str]] = field(default_factory=list)
+
+
+class Items:
+    """All items of a run that have candidates.
+
+    Args:
+        run: whose they are.
+        runs: among which its controls are.
+        pictures: to which theirs are added.
+    """
+
+    def __init__(self, run: Run, runs: Runs, pictures: Pictures) -> None:
+        self._run, self._pictures = run, pictures
+        found = [(image, runs.control(run, image)) for image in CONTROLS]
+        self._controls = {image: Control(run, one) for image, one in found if one is not None}
+        self._about = {row["item"]: row for row in run.items.drop_columns("prompt_ids").to_pylist()}
+        self._places = {row["id"]: place for place, row in self._about.items()}
+        self._picture = pictures.of(run)
+        self._rows = np.concatenate([[0], np.cumsum(run.sizes)]).tolist()
+        self._ends = np.concatenate([[0], np.cumsum(run.lengths)]).tolist()
+        self._tokens, self._signals = run.tokens(), run.signals()
+
+    def part(self, items: int | None, budget: int) -> Part:
+        """The first items.
+
+        Args:
+            items: how many; None for all that fit.
+            budget: after how many characters of blocks and new pictures the last block is made,
+                if it is None.
+        """
+        made = Part({image: CONTROLS[image] for image in self._controls})
+        count = len(self._run.places[:items])
+        before = self._pictures.size
+        for start in range(0, count, ITEMS):
+            found, numbers = self._block(range(start, min(count, start + ITEMS)))
+            made.blocks.append(pack(found, numbers))
+            made.texts += [["".join(c[0]) for c in item["candidates"]] for item in found]
+            if items is None and self._spent(made, before) > budget:
+                break
+        return made
+
+    def _spent(self, made: Part, before: int) -> int:
+        return sum(map(len, made.blocks)) + self._pictures.size - before
+
+    def _block(self, rows: range) -> tuple[list[dict[str, Any]], dict[str, Array]]:
+        """The items in those rows, and the numbers of their tokens."""
+        tokens = slice(*(self._ends[self._rows[row]] for row in (rows.start, rows.stop)))
+        numbers = {name: [self._signals[name][tokens]] for name in SIGNALS}
+        found = []
+        for row in rows:
+            item = self._item(row)
+            for image, control in self._controls.items():
+                about, values = control.of(int(self._run.places[row]), len(item["candidates"]))
+                item["controls"][image] = about | self._picture_of(about["source"])
+                for name in COMPARED:
+                    numbers.setdefault(f"{image}.{name}", []).extend(values[name])
+            found.append(item)
+        return found, {name: np.concatenate([np.empty(0), *v]) for name, v in numbers.items()}
+
+    def _item(self, row: int) -> dict[str, Any]:
+        about = self._about[int(self._run.places[row])]
+        candidates = slice(self._rows[row], self._rows[row + 1])
+        heads = self._run.head[candidates]
+        image, reason = self._picture(about["item"], about["id"])
+        columns = (self._tokens[candidates], heads["quality"], heads["finish"])
+        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        return {
+            "truth": facts(json.loads(about["truth"])),
+            "image": image,
+            "reason": reason,
+            "candidates": [[tokens, known(quality), finish] for tokens, quality, finish in rows],
+            "controls": {},
+        }
+
+    def _picture_of(self, source: str | None) -> dict[str, Any]:
+        """The picture of the item that a control took it from."""
+        if source is None:
+            return {"image": None, "reason": ""}
+        if source not in self._places:
+            return {"image": None, "reason": f"it is that of {source}, which is not in this run"}
+        image, reason = self._picture(self._places[source], source)
+        return {"image": image, "reason": reason}
+
+
+def facts(truth: Any) -> list[list[str]]:
+    """An item's truth as [name, text] pairs; lists of plain values are joined by commas."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, list) and not any(isinstance(one, (list, dict)) for one in value):
+            return ", ".join(map(text, value))
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    pairs = truth.items() if isinstance(truth, dict) else [("truth", truth)]
+    return [[name, text(value)] for name, value in pairs]
+
+
+def known(value: float | None) -> float | None:
+    """JSON has no NaN."""
+    return None if value is None or math.isnan(value) else float(value)

@@ -50,8 +50,9 @@ def main() -> None:
 
     given = arguments()
     try:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
         asked, tried, weights = look_for(given.task, given.item, given.seed)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"demo: {error}")
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without ✓ shows ? for it
         sys.stdout.reconfigure(errors="replace")
@@ -59,7 +60,6 @@ def main() -> None:
     chosen = how_chosen(tried, measured)
     out = Console()
     show(out, asked, chosen, measured)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(demo_page(asked, chosen, measured), encoding="utf-8")
     out.print(f"\nThe same as a page, with sliders: {given.out}", highlight=False, soft_wrap=True)
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from chromium import emulate, logs, needs_chromium
-from demo.made import SAID, make_asked
-from demo.test_screen import MEASURED
+from demo.made import MEASURED, SAID, make_asked
 from strict_html import Page
 
 from lookback.demo.page import demo_page, page_data, wrong_tokens

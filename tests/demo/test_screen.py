@@ -5,27 +5,14 @@ import re
 
 import numpy as np
 import pytest
-from demo.made import SAID, make_asked
+from demo.made import MEASURED, SAID, make_asked
 from PIL import Image
 from rich.cells import cell_len
 from rich.console import Console
 
 from lookback.demo.asked import RULE
 from lookback.demo.halfblocks import UPPER, can_draw, draw, fit
-from lookback.demo.measured import Measured
 from lookback.demo.screen import how_chosen, show
-
-MEASURED = Measured(
-    25,
-    250,
-    {
-        "lookback": (69.33, 66.6, 72.1),
-        "self_certainty": (59.64, 56.6, 62.6),
-        "mean_log_prob": (66.94, 64.1, 69.8),
-        "random": (59.59, 58.0, 61.2),
-    },
-    (88, 67),
-)
 
 
 def shown(width, asked=None, measured=MEASURED, **settings):

@@ -1,9 +1,9 @@
 """The picture on top of the README: one scene, LookBack's pick and self-certainty's, shaded.
 
-`make pictures`: asks the embedded model as `make demo` does and takes the item by the same rule, so
-nobody chose what it shows. SVG, on a card of its own, so that it reads on light and dark pages.
-Answers have a fixed width per character (`textLength`), so that shades fit whatever fonts a reader
-has.
+`make pictures`: asks the embedded model as `make demo` does and takes the item by the same rule. It
+is an example (see `SETTLED` in lookback/demo/asked.py); how such items go on the whole stands below
+it. SVG, on a card of its own, so that it reads on light and dark pages. Answers have a fixed width
+per character (`textLength`), so that shades fit whatever fonts a reader has.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 from lookback.benchmarks.base import get_benchmark
 from lookback.demo.asked import APART, SCORERS, Asked, ask, find
+from lookback.demo.measured import Measured, read_measured
 from lookback.demo.page import wrong_tokens
 from lookback.pages import clean, image_uri
 from lookback.pages.shading import color, shades
@@ -74,19 +75,20 @@ def words_of(asked: Asked, candidate: Candidate) -> list[Word]:
     return [Word(*place, text.strip(), shade, bad) for place, text, shade, bad in rows]
 
 
-def result_svg(asked: Asked, tried: int) -> str:
+def result_svg(asked: Asked, tried: int, measured: Measured) -> str:
     """The picture of an item.
 
     Args:
         asked: the item and its answers.
         tried: how many items were asked for it.
+        measured: the task's numbers.
     """
     root = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg", role="img")
     card = _add(root, "rect", x=1, y=1, rx=16, fill="#fffdf9", stroke=LINES, stroke_width=2)
     bottom = 24
     for scorer in ("lookback", "self_certainty"):
         bottom = _pick(root, asked, scorer, bottom)
-    bottom = _caption(root, tried, max(bottom, _scene(root, asked)))
+    bottom = _caption(root, tried, measured, max(bottom, _scene(root, asked)))
     card.attrib |= {"width": str(WIDTH - 2), "height": str(bottom - 2)}
     root.attrib |= {"viewBox": f"0 0 {WIDTH} {bottom}", "font-family": SANS, "fill": INK}
     ElementTree.indent(root)
@@ -171,18 +173,19 @@ def _numbers(asked: Asked, candidate: Candidate) -> str:
     return " · ".join(told).replace(" -", " −")
 
 
-def _caption(root: ElementTree.Element, tried: int, top: int) -> int:
+def _caption(root: ElementTree.Element, tried: int, measured: Measured, top: int) -> int:
     """What is shaded, and how the item was picked; where it ends."""
-    lines = list(_captions(tried))
+    lines = list(_captions(tried, measured))
     for number, line in enumerate(lines):
         _add(root, "text", line, x=LEFT, y=top + 26 + 30 * number, font_size=20, fill=MUTED)
     return top + 26 + 30 * len(lines) + 4
 
 
-def _captions(tried: int) -> Iterator[str]:
+def _captions(tried: int, measured: Measured) -> Iterator[str]:
     yield "Shaded: attention on the image. Underlined: named, but not there."
     rule = f"the first held-out scene whose picks differ in quality by {APART} or more"
-    yield f"By rule: {rule} ({tried} asked)."
+    yield f"An example: {rule} ({tried} asked)."
+    yield measured.fairness()
 
 
 def main() -> None:
@@ -194,7 +197,10 @@ def main() -> None:
     given = parser.parse_args()
     engine, benchmark = lookback.load(quiet=True), get_benchmark("scenes-caption")
     asked, tried = find(lambda place: ask(engine, benchmark, place, 42))
-    given.out.write_text(result_svg(asked, tried), encoding="utf-8")
+    measured = read_measured(benchmark.name, engine.identity().weights)
+    if isinstance(measured, str):
+        raise SystemExit(f"pictures: {measured}")
+    given.out.write_text(result_svg(asked, tried, measured), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,11 @@ RULE = (
     f"by {APART} or more (1 is right, 0 is wrong), whichever of the two is ahead."
 )
 
-
+SETTLED = (
+    "The task and this rule were settled after a look at the first 20 items of each task, so the "
+    "item is an example, not evidence."
+)
+"""Said with the rule: other rules that were tried take items on which self-certainty is ahead."""
 MEASURES = {
     "f1": "F1 of the things named and those there",
     "accuracy": "1 if right, else 0",

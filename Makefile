@@ -10,7 +10,7 @@ N ?= 1000
 SEED ?= 1
 
 .PHONY: demo test bench hostile lint types tests test-zoo test-oldest test-wheel clean
-.PHONY: models-table bench-scorers train-embedded evaluate-embedded reproduce
+.PHONY: models-table bench-scorers train-embedded evaluate-embedded reproduce pictures
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -47,6 +47,10 @@ hostile: $(VENV)/ready
 # README's table of models, from the zoo that the tests compare.
 models-table: $(VENV)/ready
 	PYTHONPATH=tests $(BIN)/python -m zoo.table --write
+
+# README's picture of a result: the item that the demo's rule takes, asked anew.
+pictures: $(VENV)/ready
+	$(BIN)/python -m tools.pictures
 
 bench: $(VENV)/ready
 	$(BIN)/python bench/speed.py

@@ -3,7 +3,8 @@
 `make reproduce`: for every task a run of 25 candidates with every scorer, its two controls (no
 image, another image), and runs of 5 candidates with two more seeds; then all studies and one page.
 Stopped at any point, the same command goes on where it was. With --docs the tables in
-docs/reproduction.md, and the figures beside it, are replaced by the new ones; the words stay.
+docs/reproduction.md, and the figures beside it, are replaced by the new ones, and the numbers that
+the demo tells (lookback/demo/measured.json) with them; the words stay.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 
 from lookback.benchmarks.base import GENERATED
+from tools import measured
 
 SEEDS = (123, 456)  # beside 42, as in the paper
 LOOKING = "clipscore,vauq,usc@5"  # at every seed
@@ -78,6 +80,7 @@ def main() -> None:
     lookback("study", "all", str(given.out / "runs"), "--out", str(given.out / "studies"))
     if given.docs:
         update(given.docs, given.out / "studies")
+        measured.write(given.out / "runs")
     print(f"{given.items} items per task, {(time.monotonic() - began) / 60:.1f} minutes this time")
 
 

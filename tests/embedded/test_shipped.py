@@ -15,6 +15,7 @@ from lookback.benchmarks.base import GENERATED, get_benchmark
 from lookback.benchmarks.scenes.render import render
 from lookback.benchmarks.scenes.scene import sample_scene
 from lookback.benchmarks.scenes.splits import scene_seed
+from lookback.demo.asked import ask, tells_apart
 from lookback.embedded import CLIP, LVLM
 from tools.training.texts import describe_pair
 
@@ -122,18 +123,30 @@ def test_the_dual_encoder_finds_the_description_of_a_picture():
     assert (found == torch.arange(40)).float().mean() > 0.5
 
 
-def test_the_demo_compares_three_selectors_and_writes_a_page(tmp_path):
+def test_the_demo_finds_its_item_compares_and_writes_a_page(lb, tmp_path):
     demo = Path(__file__).parents[2] / "examples" / "demo.py"
     page = tmp_path / "demo.html"
     done = subprocess.run(
         [sys.executable, demo, "--out", page], capture_output=True, text=True, check=True
     )
     assert "of 25 answers are right" in done.stdout
-    assert re.search(r"^LookBack: [✓✗] ", done.stdout, re.MULTILINE)
+    assert re.search(r"^LookBack picks: [✓✗~] ", done.stdout, re.MULTILINE)
+    assert "▀" not in done.stdout  # nobody watches
+    assert done.stderr == ""
     html = page.read_text(encoding="utf-8")
-    assert html.count("<tr>") == 26
     assert "data:image/png;base64," in html
-    assert "http" not in html  # needs no network
+    tried = int(re.search(r"(\d+) items? w", done.stdout)[1])
+    benchmark = get_benchmark("scenes-caption")
+    taken = [tells_apart(ask(lb, benchmark, place, 42)) for place in range(tried)]
+    assert taken == [False] * (tried - 1) + [True]
+    assert f"scenes-caption/test/{tried - 1}" in html
+
+
+def test_the_demo_says_which_items_there_are():
+    command = [sys.executable, "-m", "lookback.demo", "--task", "scenes-vqa", "--item", "1000"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "demo: item 1000 of scenes-vqa: it has the items 0 to 999\n"
 
 
 def test_without_a_model_the_shell_asks_this_one_and_says_what_it_knows(tmp_path):

@@ -21,7 +21,6 @@ from strict_html import Page
 import lookback
 from lookback.pages import ENVIRONMENT, clean, data_uri, image_uri, images, render
 from lookback.pages.annotation import Comparison, annotation_page
-from lookback.pages.shading import shaded
 from lookback.pages.tokens import Case, Response, tokens_page
 
 NASTY = (
@@ -48,18 +47,9 @@ def pages(picture):
     """Every small page, full of texts that try to break out."""
     scores = {"SC": np.array([1.0, 2.0]), "A": np.array([0.1, 0.9]), "LookBack": np.zeros(2)}
     response = Response(NASTY, [f" {NASTY}", NASTY], scores)
-    one = shaded([NASTY, " word " * 60], [0.1, 0.2], "#f59e0b")
     return {
         "tokens": tokens_page([Case(NASTY, NASTY, picture, [response])] * 2),
         "annotation": annotation_page(NASTY, [Comparison(NASTY, picture, NASTY, "x" * 300)] * 3),
-        "comparison": render(
-            "comparison.html",
-            title=NASTY,
-            image=picture,
-            about=NASTY,
-            columns=[NASTY, "b", "c"],
-            rows=[[(True, one), (False, one), (False, [])]],
-        ),
     }
 
 
@@ -82,8 +72,8 @@ def test_every_value_is_cleaned_and_escaped():
 
 
 def test_a_value_that_is_missing_is_an_error():
-    with pytest.raises(UndefinedError, match="'about' is undefined"):
-        render("comparison.html", title="", image="", columns=[], rows=[])
+    with pytest.raises(UndefinedError, match="'cases' is undefined"):
+        render("tokens.html", title="")
 
 
 def test_prose_has_code():

@@ -1,0 +1,80 @@
+"""The numbers that the demo tells: of the shipped weights, as the reproduction has them."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_runs import make_run
+
+import lookback
+from lookback.benchmarks.base import GENERATED, get_kind
+from lookback.demo.measured import FILE, SHOWN, read_measured
+from lookback.embedded import LVLM
+from lookback.engines.transformers.support import fingerprint
+from lookback.scores.base import get_scorer
+from tools.measured import measure, write
+
+DOC = Path(__file__).parents[2] / "docs" / "reproduction.md"
+
+
+def test_they_are_of_the_shipped_weights():
+    data = json.loads(FILE.read_text(encoding="utf-8"))
+    assert data["weights"] == fingerprint(LVLM)
+    assert list(data["tasks"]) == list(GENERATED)
+
+
+def cells_of_the_doc():
+    """(row, column) -> text, of the table of main results."""
+    table = re.search(r"<!-- main -->\n.*?\n(\|.*?)\n\n", DOC.read_text("utf-8"), re.DOTALL)[1]
+    lines = [
+        [cell.strip(" *") for cell in line.strip("|").split("|")] for line in table.split("\n")
+    ]
+    head, _, *rows = lines
+    return {
+        (row[0], column): re.sub(r"</?u>|\*\*", "", cell)
+        for row in rows
+        for column, cell in zip(head, row, strict=True)
+    }
+
+
+@pytest.mark.parametrize("task", GENERATED)
+def test_they_are_those_of_the_reproduction(task):
+    measured = read_measured(task, fingerprint(LVLM))
+    cells = cells_of_the_doc()
+    for scorer in SHOWN:
+        mean, low, high = measured.values[scorer]
+        shown = cells[get_scorer(scorer).title, f"{get_kind(task).title} N={measured.n}"]
+        assert shown == f"{mean:.2f} [{low:.1f}, {high:.1f}]"
+
+
+def test_numbers_of_other_weights_are_not_told():
+    told = read_measured("scenes-vqa", "another")
+    assert isinstance(told, str)
+    assert "these are another" in told
+    assert "make reproduce" in told
+
+
+def test_runs_are_measured(tmp_path):
+    for i, task in enumerate(GENERATED):
+        make_run(tmp_path / task, benchmark=task, items=6, n=25, seed=i)
+    write(tmp_path, tmp_path / "measured.json")
+    data = json.loads((tmp_path / "measured.json").read_text())
+    assert (data["n"], data["items"]) == (25, 6)
+    run = lookback.open_run(tmp_path / "scenes-pairs")
+    quality, told = run.quality(), data["tasks"]["scenes-pairs"]
+    picks = {s: np.nanargmax(run.scores(s), axis=1) for s in ("lookback", "self_certainty")}
+    best, other = ([quality[i, pick] for i, pick in enumerate(p)] for p in picks.values())
+    mean, low, high = told["scorers"]["lookback"]
+    leads = [a - b for a, b in zip(best, other, strict=True)]
+    assert told["apart"] == [sum(abs(x) >= 0.25 for x in leads), sum(x >= 0.25 for x in leads)]
+    assert mean == pytest.approx(100 * np.mean(best), abs=1e-4)
+    assert low <= mean <= high
+    assert told["scorers"]["random"][0] == pytest.approx(100 * quality.mean(), abs=1e-4)
+
+
+def test_runs_of_several_sizes_are_refused(tmp_path):
+    runs = [make_run(tmp_path / str(n), items=n, n=25) for n in (2, 3)]
+    with pytest.raises(ValueError, match=r"one number of items .*\{2, 3\}"):
+        measure(runs)

@@ -1,0 +1,207 @@
+"""The picture on top of the README: one scene, LookBack's pick and self-certainty's, shaded.
+
+`make pictures`: asks the embedded model as `make demo` does and takes the item by the same rule. It
+is an example (see `SETTLED` in lookback/demo/asked.py); how such items go on the whole stands below
+it. SVG, on a card of its own, so that it reads on light and dark pages. Answers have a fixed width
+per character (`textLength`), so that shades fit whatever fonts a reader has.
+"""
+
+import argparse
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from textwrap import wrap
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from lookback.benchmarks.base import get_benchmark
+from lookback.demo.asked import APART, SCORERS, Asked, ask, find
+from lookback.demo.measured import Measured, read_measured
+from lookback.demo.page import wrong_tokens
+from lookback.pages import clean, image_uri
+from lookback.pages.shading import color, shades
+from lookback.scores.base import get_scorer
+from lookback.signals import Candidate
+
+WIDTH = 1000
+SCENE = 300
+LEFT, RIGHT = 32, 368  # of the scene, of the answers
+FONT = 23
+CHARACTER = 13.8  # pixels per character, 0.6 em
+LINE = 38
+COLUMNS = int((WIDTH - RIGHT - 56) / CHARACTER)
+SANS = "'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif"
+MONO = "Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+INK, MUTED, LINES = "#22252a", "#5f646d", "#d9d5cb"
+VERDICTS = {"right": "#15803d", "wrong": "#b45309", "partly": "#b45309"}
+
+
+class Word(NamedTuple):
+    """A token at its place: line and column, in characters."""
+
+    line: int
+    column: int
+    text: str
+    shade: float
+    wrong: bool
+
+
+def lay_out(tokens: tuple[str, ...], columns: int) -> list[tuple[int, int]]:
+    """Line and column of each token, its leading blanks left out.
+
+    Lines break before a blank where the next word would not fit; a word longer than a line does not
+    break.
+    """
+    begins = [i for i, token in enumerate(tokens) if i == 0 or token[:1].isspace()]
+    places, line, column = [], 0, 0
+    for start, end in pairwise([*begins, len(tokens)]):
+        bare = [tokens[start].strip(), *(token.strip() for token in tokens[start + 1 : end])]
+        length = sum(map(len, bare))
+        if column and column + 1 + length > columns:
+            line, column = line + 1, 0
+        column += 1 if column else 0
+        for text in bare:
+            places.append((line, column))
+            column += len(text)
+    return places
+
+
+def words_of(asked: Asked, candidate: Candidate) -> list[Word]:
+    """An answer's tokens with their places, shaded by A_t within the answer."""
+    wrong = wrong_tokens(candidate.tokens, asked.wrong[candidate.index])
+    places = lay_out(candidate.tokens, COLUMNS)
+    strengths = shades(candidate.visual_lookback).tolist()
+    rows = zip(places, candidate.tokens, strengths, wrong, strict=True)
+    return [Word(*place, text.strip(), shade, bad) for place, text, shade, bad in rows]
+
+
+def result_svg(asked: Asked, tried: int, measured: Measured) -> str:
+    """The picture of an item.
+
+    Args:
+        asked: the item and its answers.
+        tried: how many items were asked for it.
+        measured: the task's numbers.
+    """
+    root = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg", role="img")
+    card = _add(root, "rect", x=1, y=1, rx=16, fill="#fffdf9", stroke=LINES, stroke_width=2)
+    bottom = 24
+    for scorer in ("lookback", "self_certainty"):
+        bottom = _pick(root, asked, scorer, bottom)
+    bottom = _caption(root, tried, measured, max(bottom, _scene(root, asked)))
+    card.attrib |= {"width": str(WIDTH - 2), "height": str(bottom - 2)}
+    root.attrib |= {"viewBox": f"0 0 {WIDTH} {bottom}", "font-family": SANS, "fill": INK}
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _add(
+    parent: ElementTree.Element, tag: str, text: str = "", /, **given: object
+) -> ElementTree.Element:
+    names = {name.replace("_", "-"): str(value) for name, value in given.items()}
+    node = ElementTree.SubElement(parent, tag, names)
+    node.text = clean(text)
+    return node
+
+
+def _scene(root: ElementTree.Element, asked: Asked) -> int:
+    """The picture, the question below it, and how many answers are right; where it ends."""
+    assert asked.item.image is not None, f"{asked.item.id} has no image"
+    uri, side = image_uri(asked.item.image), {"width": SCENE, "height": SCENE}
+    _add(root, "image", x=LEFT, y=32, href=uri, style="image-rendering:pixelated", **side)
+    _add(root, "rect", x=LEFT, y=32, fill="none", stroke=LINES, **side)
+    count = f"{asked.right} of {len(asked.candidates)} answers are right"
+    question = [(line, {"font_weight": "bold"}) for line in wrap(asked.item.question, 22)]
+    lines: list[tuple[str, dict[str, str]]] = [*question, (count, {"fill": MUTED})]
+    for number, (line, style) in enumerate(lines):
+        _add(root, "text", line, x=LEFT, y=SCENE + 66 + 30 * number, font_size=21, **style)
+    return SCENE + 66 + 30 * len(lines)
+
+
+def _pick(root: ElementTree.Element, asked: Asked, scorer: str, top: int) -> int:
+    """A scorer's card; where it ends."""
+    candidate, verdict = asked.picks[scorer], asked.verdict(asked.picks[scorer].index)
+    words = words_of(asked, candidate)
+    height = 118 + LINE * words[-1].line + LINE
+    full = get_scorer(scorer).color
+    size = {"width": WIDTH - RIGHT - 24, "height": height}
+    _add(root, "rect", x=RIGHT, y=top, rx=10, fill="#ffffff", stroke=full, **size)
+    left, base = RIGHT + 18, top + 36
+    head = _add(root, "text", x=left, y=base, font_size=22, font_weight="bold")
+    _add(head, "tspan", f"{SCORERS[scorer]} picks", fill=full)
+    _add(head, "tspan", f"{verdict.mark} {verdict.words}", dx=14, fill=VERDICTS[verdict.kind])
+    _draw(root, words, left, base + 44)
+    below = {"x": left, "y": top + height - 20, "font_size": 20, "fill": MUTED}
+    _add(root, "text", _numbers(asked, candidate), **below)
+    return top + height + 18
+
+
+def _draw(root: ElementTree.Element, words: list[Word], left: float, base: float) -> None:
+    """The shaded tokens of an answer."""
+    group = _add(root, "g", font_family=MONO, font_size=FONT)
+    for word in words:
+        if not word.text:
+            continue
+        x, y = left + word.column * CHARACTER, base + word.line * LINE
+        wide = round(len(word.text) * CHARACTER, 1)
+        behind = {"width": wide, "height": 30, "rx": 3, "fill": color("A", word.shade)}
+        _add(group, "rect", x=round(x, 1), y=y - 23, **behind)
+        fitted = {"textLength": wide, "lengthAdjust": "spacingAndGlyphs"}
+        _add(group, "text", word.text, x=round(x, 1), y=y, **fitted)
+        if word.wrong:
+            _add(
+                group,
+                "path",
+                d=_wave(x, y + 6, wide),
+                fill="none",
+                stroke="#b45309",
+                stroke_width=2,
+            )
+
+
+def _wave(x: float, y: float, wide: float) -> str:
+    """A wavy line, as under a misspelt word."""
+    steps = max(1, round(wide / 6))
+    return f"M{x:.1f} {y:.0f}" + "".join(f" q3 {4 if i % 2 else -4} 6 0" for i in range(steps))
+
+
+def _numbers(asked: Asked, candidate: Candidate) -> str:
+    """Both scores of an answer, so that both picks can be compared by both."""
+    scorers = ("lookback", "self_certainty")
+    values = (asked.candidates.scores(scorer)[candidate.index] for scorer in scorers)
+    told = (f"{SCORERS[s]} {value:.2f}" for s, value in zip(scorers, values, strict=True))
+    return " · ".join(told).replace(" -", " −")
+
+
+def _caption(root: ElementTree.Element, tried: int, measured: Measured, top: int) -> int:
+    """What is shaded, and how the item was picked; where it ends."""
+    lines = list(_captions(tried, measured))
+    for number, line in enumerate(lines):
+        _add(root, "text", line, x=LEFT, y=top + 26 + 30 * number, font_size=20, fill=MUTED)
+    return top + 26 + 30 * len(lines) + 4
+
+
+def _captions(tried: int, measured: Measured) -> Iterator[str]:
+    yield "Shaded: attention on the image. Underlined: named, but not there."
+    rule = f"the first held-out scene whose picks differ in quality by {APART} or more"
+    yield f"An example: {rule} ({tried} asked)."
+    yield measured.fairness()
+
+
+def main() -> None:
+    """Ask until the rule takes an item, draw it."""
+    import lookback
+
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path("docs/result.svg"))
+    given = parser.parse_args()
+    engine, benchmark = lookback.load(quiet=True), get_benchmark("scenes-caption")
+    asked, tried = find(lambda place: ask(engine, benchmark, place, 42))
+    measured = read_measured(benchmark.name, engine.identity().weights)
+    if isinstance(measured, str):
+        raise SystemExit(f"pictures: {measured}")
+    given.out.write_text(result_svg(asked, tried, measured), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

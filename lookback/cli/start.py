@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 FAILED = 3
 """The exit status of a command that ended, but with questions that failed or were left out."""
+TRANSFORMERS = "transformers"
 PHOTOGRAPH = (
     "the embedded model knows drawn scenes only, and this is another picture: name a model that "
     "knows photographs, e.g. --model llava-hf/llava-1.5-7b-hf"
@@ -51,13 +53,25 @@ class Start:
         return self._loaded
 
     def _load(self) -> Engine:
-        with console(stderr=True).status("loading the model"):
-            from lookback.engines import load, require
-            from lookback.scores.base import get_scorer
+        from lookback.engines import load, require
+        from lookback.scores.base import get_scorer
 
+        with console(stderr=True).status("importing torch and transformers") as status:
+            if self._model is None and self._options.get("engine", TRANSFORMERS) == TRANSFORMERS:
+                _import_quickly()
+            status.update("loading the model")
             loaded: Engine = load(self._model, quiet=True, **self._options)
         require(loaded, get_scorer(self._scorer).uses, f"scorer {self._scorer!r}")
         return loaded
+
+
+def _import_quickly() -> None:
+    """What the embedded model needs of the libraries, and no more."""
+    from lookback.engines.deferring import deferring, import_transformers
+
+    with deferring():
+        import_transformers()
+        importlib.import_module("lookback.engines.transformers")
 
 
 def _photographs(conversation: Conversation) -> bool:

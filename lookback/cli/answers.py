@@ -103,8 +103,10 @@ def ask(
     """Ask a question about an image N times, rank the answers, print the best.
 
     Without --model the embedded model answers, which is small and knows drawn scenes only.
-    Of several questions each is answered in turn, with one start of the model: --json prints a
-    line for each as soon as it is done; one that fails is named, and the exit status is then 3.
+
+    Several images or questions share one start; --json prints a line for each once it is done.
+
+    One of them that fails is named, the others go on, and the exit status is 3.
     """
     from lookback.engines.sampling import check_sampling
 

@@ -58,6 +58,7 @@ bench: $(VENV)/ready
 	$(BIN)/python bench/memory.py
 	$(BIN)/python bench/formula.py
 	$(BIN)/python bench/studies.py
+	$(BIN)/python bench/start.py
 
 # What each scorer costs after generation, on the embedded model: a small run, and the study of it.
 bench-scorers: $(VENV)/ready

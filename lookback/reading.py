@@ -68,6 +68,27 @@ def read_bytes(path: str | os.PathLike[str], limit: Limit = DATA_MIB) -> bytes:
     return data
 
 
+class Stream(Protocol):
+    """What bytes can be read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes; none at its end."""
+
+
+def read_stream(stream: Stream, limit: Limit, name: str) -> bytes:
+    """All of a stream, which is left where it passes the limit: it need not have an end.
+
+    Raises:
+        LimitError: it is too large.
+    """
+    chunks, total = [], 0
+    while chunk := stream.read(_CHUNK):
+        chunks.append(chunk)
+        total += len(chunk)
+        limit.check(total, name)
+    return b"".join(chunks)
+
+
 def read_unpacked(path: Path, member: str) -> bytes:
     """A file as it is; unpacked if its name ends in .gz; of a .zip the only member that fits.
 
@@ -98,11 +119,7 @@ def read_unpacked(path: Path, member: str) -> bytes:
         raise ValueError(f"the archive cannot be unpacked: {error}") from error
 
 
-class _Stream(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
-def _inflate(file: _Stream, packed: int, name: str) -> bytes:
+def _inflate(file: Stream, packed: int, name: str) -> bytes:
     """All of a packed stream, counted while it grows: what an archive says of itself may lie."""
     chunks, total = [], 0
     while chunk := file.read(_CHUNK):

@@ -15,7 +15,7 @@ from lookback.benchmarks.base import (
     get_benchmark,
 )
 from lookback.benchmarks.files import FileBenchmark, MissingFile
-from lookback.benchmarks.responses import Matched, Problem, read_responses
+from lookback.benchmarks.responses import Matched, Problem, name_of, read_responses
 
 
 class BadResponses(ValueError):
@@ -77,7 +77,7 @@ class Evaluation:
 
 def evaluate(
     benchmark: str | Benchmark,
-    responses: str | os.PathLike[str],
+    responses: str | os.PathLike[str] | bytes,
     data: str | os.PathLike[str] | None = None,
     split: str | None = None,
     strict: bool | None = None,
@@ -90,7 +90,7 @@ def evaluate(
 
     Args:
         benchmark: its name, or the benchmark itself.
-        responses: the file, see `responses`.
+        responses: the file, see `responses`; or, as bytes, its content.
         data: the folder of the benchmark's files, or the file of one's own.
         split: which items; by default the benchmark's `default_split`.
         strict: whether any problem with the file is an error; by default it is if fewer than half
@@ -106,15 +106,15 @@ def evaluate(
     split = split or benchmark.default_split
     known_as = f"{benchmark.name}'s split {split!r}"
     matched = read_responses(responses, benchmark.items(split), known_as)
-    name, problems = os.fspath(responses), matched.problems
+    name, problems = name_of(responses), matched.problems
     if strict:
         _refuse(name, problems)
     if not matched.items:
-        raise BadResponses(f"no response in {name!r} is to an item of {known_as}", problems)
+        raise BadResponses(f"no response in {name} is to an item of {known_as}", problems)
     headline = _headline(matched, known_as)
     if strict is None and 2 * matched.known < matched.given:
         raise BadResponses(
-            f"{name!r}: {headline}; name the right file, --split or --data, or score them alone "
+            f"{name}: {headline}; name the right file, --split or --data, or score them alone "
             "with --no-strict",
             problems,
         )
@@ -139,7 +139,7 @@ def evaluate(
 def _refuse(name: str, problems: list[Problem]) -> None:
     if problems:
         raise BadResponses(
-            f"{len(problems)} problems in {name!r}, the first: {problems[0]}", problems
+            f"{len(problems)} problems in {name}, the first: {problems[0]}", problems
         )
 
 

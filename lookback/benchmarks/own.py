@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -135,13 +135,28 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
     def _content(self) -> tuple[list[Item], list[Problem]]:
         """The items, and what was wrong with other lines; the file is read once."""
         path = self.path
+        items, problems, used = self.read_items(read_lines(path), path.parent)
+        if not items:
+            raise ValueError(nothing_used(repr(str(path)), problems))
+        self.notes = self._notes(used)
+        return [item for _, item in items], problems
+
+    def read_items(
+        self, lines: Iterable[tuple[int, dict[str, Any] | ValueError]], folder: Path
+    ) -> tuple[list[tuple[int, Item]], list[Problem], list[dict[str, Any]]]:
+        """The items of lines, with their numbers; what is wrong with others; what was used.
+
+        Args:
+            lines: as `own_file.read_lines` gives them.
+            folder: where the images are that they name.
+        """
         items: dict[str, tuple[int, Item]] = {}
         problems, used = [], []
-        for number, entry in read_lines(path):
+        for number, entry in lines:
             try:
                 if isinstance(entry, ValueError):
                     raise entry
-                item = self._item(number, entry, path.parent)
+                item = self._item(number, entry, folder)
                 if item.id in items:
                     raise ValueError(f"duplicate id {item.id!r}: line {items[item.id][0]} has it")
             except ValueError as error:
@@ -149,10 +164,7 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
             else:
                 items[item.id] = number, item
                 used.append(entry)
-        if not items:
-            raise ValueError(_nothing(path, problems))
-        self.notes = self._notes(used)
-        return [item for _, item in items.values()], problems
+        return list(items.values()), problems, used
 
     def _item(self, number: int, entry: dict[str, Any], folder: Path) -> Item:
         """The item of a line.
@@ -281,9 +293,10 @@ def _check_unicode(entry: dict[str, Any]) -> None:
         raise ValueError(f"half a character, {half!r}")
 
 
-def _nothing(path: Path, problems: list[Problem]) -> str:
+def nothing_used(name: str, problems: list[Problem]) -> str:
+    """What is said of a file no line of which can be used."""
     if not problems:
-        return f"{str(path)!r} has no items"
+        return f"{name} has no items"
     named = "; ".join(map(str, problems[:SHOWN]))
     more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-    return f"no line of {str(path)!r} can be used: {named}{more}"
+    return f"no line of {name} can be used: {named}{more}"

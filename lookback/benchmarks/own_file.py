@@ -42,8 +42,13 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
 
 
 def _jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
-    data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
-    for number, line in enumerate(data.split(b"\n"), start=1):
+    return parse_jsonl(read_bytes(path))
+
+
+def parse_jsonl(data: bytes) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
+    """Lines as `read_lines` gives them, of the content of a .jsonl file."""
+    lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:

@@ -64,7 +64,7 @@ class Matched:
 
 
 def read_responses(
-    path: str | os.PathLike[str], items: Sequence[Item], known_as: str = "the items"
+    path: str | os.PathLike[str] | bytes, items: Sequence[Item], known_as: str = "the items"
 ) -> Matched:
     """Read a file of responses and match them to items.
 
@@ -72,7 +72,7 @@ def read_responses(
     two responses to one item the first counts.
 
     Args:
-        path: the file, in UTF-8.
+        path: the file, in UTF-8; or, as bytes, its content.
         items: the items that there are.
         known_as: what messages call them.
 
@@ -117,11 +117,19 @@ def read_responses(
     )
 
 
-def _lines(path: str | os.PathLike[str]) -> list[bytes]:
+def _lines(path: str | os.PathLike[str] | bytes) -> list[bytes]:
     try:
-        return read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        content = path if isinstance(path, bytes) else read_bytes(path)
+        return content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     except FileNotFoundError:
-        raise FileNotFoundError(f"no file of responses {os.fspath(path)!r}") from None
+        raise FileNotFoundError(f"no file of responses {name_of(path)}") from None
+
+
+def name_of(responses: str | os.PathLike[str] | bytes) -> str:
+    """What messages call a file of responses, or the bytes in place of one."""
+    if isinstance(responses, bytes):
+        return f"<{len(responses)} bytes>"
+    return repr(os.fspath(responses))
 
 
 def read_line(line: str | bytes) -> tuple[str, dict[str, Any]]:

@@ -1,28 +1,32 @@
-"""The commands about one image and question: `ask`, `score`, `scorers`, `engines`."""
+"""The commands about images and questions: `ask`, `score`, `scorers`."""
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lookback.cli.app import (
+    ASKED,
+    AllowOutside,
     Alpha,
     AsJson,
     ByLayer,
+    Count,
     Device,
     DeviceMap,
     Dtype,
     EngineName,
-    Image,
     Json,
     Lam,
     MaxNewTokens,
     Model,
+    More,
     Revision,
     Scorer,
+    Seed,
     Settings,
     Source,
     Temperature,
@@ -32,37 +36,61 @@ from lookback.cli.app import (
     load_settings,
     settings_of,
 )
-from lookback.cli.ranking import show_candidates
-from lookback.cli.terminal import (
-    console,
-    print_json,
-    progress,
-    say,
-    show_scorers,
+from lookback.cli.questions import (
+    check_question,
+    find_images,
+    questions_about,
+    questions_in,
+    read_conversation,
 )
+from lookback.cli.ranking import show_candidates
+from lookback.cli.start import Start, ask_each
+from lookback.cli.stdin import check_stdin, is_stdin, read_stdin_text
+from lookback.cli.terminal import print_json, progress, show_scorers
 
 if TYPE_CHECKING:
-    from PIL.Image import Image as PilImage
-
+    from lookback.conversations import Conversation
     from lookback.engines import Engine
+    from lookback.signals import Candidates
 
 
 @app.command()
 def ask(
-    image: Annotated[str, typer.Argument(help="An image or a video: a file or a URL.")],
-    question: Annotated[str, typer.Argument(help="What to ask about it.")],
-    n: Annotated[int, typer.Option("-n", help="How many answers to draw.")] = 25,
-    model: Model = None,
+    images: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="IMAGE",
+            help="An image or a video: a file, a URL, or - for stdin. Several files, a folder or a "
+            "pattern ('photos/*.jpg'): the question is asked about each in turn.",
+            show_default=False,
+        ),
+    ] = None,
+    question: Annotated[
+        str | None,
+        typer.Argument(metavar="QUESTION", help="What to ask about it.", show_default=False),
+    ] = None,
+    questions: Annotated[
+        Path | None,
+        typer.Option(
+            help='Instead of both: a file with {"image": ..., "question": ..., "id": ...} per '
+            "line (.jsonl, .csv or .parquet); - is stdin.",
+            show_default=False,
+            rich_help_panel=ASKED,
+        ),
+    ] = None,
+    more_images: More = None,
+    source: Source = None,
+    allow_outside: AllowOutside = False,
+    n: Count = 25,
+    temperature: Temperature = 1.2,
+    top_p: TopP = 0.9,
+    max_new_tokens: MaxNewTokens = 256,
+    seed: Seed = 42,
     scorer: Scorer = "lookback",
     alpha: Alpha = None,
     lam: Lam = None,
     settings: Settings = None,
-    temperature: Temperature = 1.2,
-    top_p: TopP = 0.9,
-    max_new_tokens: MaxNewTokens = 256,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same answers.")] = 42,
-    more_images: Image = None,
-    source: Source = None,
+    model: Model = None,
     engine: EngineName = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -72,36 +100,76 @@ def ask(
     by_layer: ByLayer = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a question about an image N times, rank the answers, print the best."""
+    """Ask a question about an image N times, rank the answers, print the best.
+
+    Without --model the embedded model answers, which is small and knows drawn scenes only.
+
+    Several images or questions share one start; --json prints a line for each once it is done.
+
+    One of them that fails is named, the others go on, and the exit status is 3.
+    """
     from lookback.engines.sampling import check_sampling
 
     check_sampling(n, temperature, top_p, None, max_new_tokens, seed)
-    params = _params(scorer, alpha, lam, settings)
+    params = _params(scorer, alpha, lam, settings, n)
     _check_shown(by_layer, as_json)
-    shown = _shown([image, *(more_images or [])])
+    _check_usage(images, question, questions, more_images)
+    check_stdin({"IMAGE": images, "--image": more_images, "--questions": questions})
     options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
-    lb = _load(model, options)
-    layers = _layers(lb, by_layer)
-    with progress(f"drawing {n} answers") as bar:
-        cands = lb.sample(
-            shown.images,
-            question,
-            n,
-            video=shown.video,
-            source=source,
-            temperature=temperature,
-            top_p=top_p,
-            max_new_tokens=max_new_tokens,
-            seed=seed,
-            progress=bar,
-            **layers,
+    start = Start(model, options, scorer)
+    drawing: dict[str, Any] = {"n": n, "temperature": temperature, "top_p": top_p, "seed": seed}
+    drawing |= {"max_new_tokens": max_new_tokens, "source": source}
+
+    def draw(lb: Engine, conversation: Conversation, title: str) -> Candidates:
+        layers = _layers(lb, by_layer)
+        with progress(f"{title}drawing {n} answers") as bar:
+            return lb.sample(messages=conversation.messages(), progress=bar, **drawing, **layers)
+
+    if questions is not None:
+        found, problems = questions_in(questions)
+        many = True
+    else:
+        names = [one for name in images or [] for one in find_images(name)]
+        found, problems = questions_about(names, str(question), more_images or []), []
+        many = names != images or len(names) > 1
+    if many:
+        show = partial(show_candidates, scorer=scorer, params=params, as_json=as_json)
+        ask_each(found, problems, source, start, draw, show, as_json)
+        return
+    conversation = found[0].read()
+    conversation.source(source)
+    show_candidates(draw(start(conversation), conversation, ""), scorer, params, as_json)
+
+
+def _check_usage(
+    images: list[str] | None, question: str | None, questions: Path | None, more: list[str] | None
+) -> None:
+    """Either a file of questions, or images and a question.
+
+    Raises:
+        BadParameter: both, or not all of it.
+    """
+    if questions is not None:
+        if images or question is not None or more:
+            raise typer.BadParameter(
+                "it has images and questions of its own: give either the file, or IMAGE and "
+                "QUESTION",
+                param_hint="--questions",
+            )
+    elif question is None or not images:
+        missing = "QUESTION" if question is not None else "IMAGE and QUESTION"
+        raise typer.BadParameter(
+            f'missing {missing}: lookback ask photo.jpg "What is this?"; or name a file of both, '
+            "--questions FILE",
+            param_hint="IMAGE... QUESTION",
         )
-    show_candidates(cands, scorer, params, as_json)
 
 
 @app.command()
 def score(
-    image: Annotated[str, typer.Argument(help="An image or a video: a file or a URL.")],
+    image: Annotated[
+        str, typer.Argument(help="An image or a video: a file, a URL, or - for stdin.")
+    ],
     question: Annotated[str, typer.Argument(help="What was asked about it.")],
     responses: Annotated[
         list[str] | None,
@@ -109,15 +177,19 @@ def score(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(help="Read answers from here, one per line; - is stdin.", show_default=False),
+        typer.Option(
+            help="Read answers from here, one per line; - is stdin.",
+            show_default=False,
+            rich_help_panel=ASKED,
+        ),
     ] = None,
-    model: Model = None,
+    more_images: More = None,
+    source: Source = None,
     scorer: Scorer = "lookback",
     alpha: Alpha = None,
     lam: Lam = None,
     settings: Settings = None,
-    more_images: Image = None,
-    source: Source = None,
+    model: Model = None,
     engine: EngineName = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -127,21 +199,34 @@ def score(
     by_layer: ByLayer = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score answers that exist already, from any model or person, and rank them."""
+    """Score answers that exist already, from any model or person, and rank them.
+
+    Without --model the embedded model scores them, which is small and knows drawn scenes only.
+    """
+    check_stdin({"IMAGE": image, "--image": more_images, "--file": file})
     given = list(responses or [])
     if file is not None:
         given += [line for line in _read(file).splitlines() if line.strip()]
     if not given:
         raise ValueError("no answers given: write them as arguments, or name a --file")
-    params = _params(scorer, alpha, lam, settings)
+    for number, one in enumerate(given):
+        if not one.strip():
+            raise ValueError(f"response {number} is empty: there is nothing to score")
+    check_question(question)
+    params = _params(scorer, alpha, lam, settings, len(given))
     _check_shown(by_layer, as_json)
-    shown = _shown([image, *(more_images or [])])
+    conversation = read_conversation([image, *(more_images or [])], question)
+    conversation.source(source)
     options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
-    lb = _load(model, options)
+    lb = Start(model, options, scorer)(conversation)
     layers = _layers(lb, by_layer)
     with progress(f"scoring {len(given)} answers") as bar:
         cands = lb.score(
-            shown.images, question, given, video=shown.video, source=source, progress=bar, **layers
+            messages=conversation.messages(),
+            responses=given,
+            source=source,
+            progress=bar,
+            **layers,
         )
     show_candidates(cands, scorer, params, as_json)
 
@@ -174,23 +259,23 @@ def scorers(as_json: Json = False) -> None:
 
 def _read(file: Path) -> str:
     """The text of a file; - is stdin."""
-    if str(file) == "-":
-        return sys.stdin.read()
     from lookback.benchmarks.files import read_text
+    from lookback.limits import DATA_MIB
 
-    return read_text(file)
+    return read_stdin_text(DATA_MIB) if is_stdin(file) else read_text(file)
 
 
 def _params(
-    scorer: str, alpha: float | None, lam: float | None, settings: list[str] | None
+    scorer: str, alpha: float | None, lam: float | None, settings: list[str] | None, n: int
 ) -> dict[str, Any]:
     """The scorer's settings, wrong ones named before a model is loaded, which can take minutes."""
     from lookback.scores.base import get_scorer
+    from lookback.scores.rehearsal import rehearse
 
     params: dict[str, Any] = {"alpha": alpha, "lam": lam}
     params = {name: value for name, value in params.items() if value is not None}
     params |= settings_of(settings)
-    get_scorer(scorer).check(params)
+    rehearse(get_scorer(scorer), params, n)
     return params
 
 
@@ -204,31 +289,3 @@ def _layers(engine: Engine, by_layer: bool) -> dict[str, Any]:
     from lookback.engines import by_layer_setting
 
     return by_layer_setting(engine, by_layer, "--by-layer")
-
-
-class _Shown(NamedTuple):
-    """What is asked about, read before a model is loaded."""
-
-    images: list[PilImage] | None
-    video: list[PilImage] | None
-
-
-def _shown(names: list[str]) -> _Shown:
-    from lookback.images import load_images
-    from lookback.videos import is_video, load_video
-
-    videos = [name for name in names if is_video(name)]
-    if len(videos) > 1:
-        raise ValueError(f"one video at a time: {', '.join(videos)}")
-    images = load_images([name for name in names if name not in videos])
-    return _Shown(images or None, load_video(videos[0]) if videos else None)
-
-
-def _load(model: str | None, options: dict[str, Any]) -> Engine:
-    with console(stderr=True).status("loading the model"):
-        from lookback.engines import load
-
-        loaded: Engine = load(model, quiet=True, **options)
-    if loaded.name == "embedded":
-        say("the embedded model knows drawn scenes only; see --model")
-    return loaded

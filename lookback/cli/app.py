@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,8 +12,10 @@ import typer
 from typer.core import TyperGroup
 
 from lookback import __version__
+from lookback.cli.stdin import refuse_stdin
 from lookback.reading import OUTSIDE_VARIABLE
 from lookback.registry import PLUGINS_VARIABLE, load_plugin
+from lookback.scores.names import HOMES
 
 
 class PluginGroup(TyperGroup):
@@ -59,21 +62,82 @@ def _allow_outside(wanted: bool) -> bool:
     return wanted
 
 
-Image = Annotated[
-    list[str] | None, typer.Option("--image", "-i", help="A further image; may be repeated.")
+ASKED = "What is asked"
+DRAWN = "How answers are drawn"
+RANKED = "How they are ranked"
+MODEL = "The model"
+OUTPUT = "Output"
+"""The groups of options that --help shows, in this order."""
+
+
+def complete_scorer(incomplete: str) -> list[str]:
+    """Names of scorers for the shell: the package's own, and those of installed packages.
+
+    A user's own are there if the environment names their file: only then anything is imported.
+    """
+    if os.environ.get(PLUGINS_VARIABLE):
+        from lookback.scores.base import SCORERS
+
+        names = SCORERS.names()
+    else:
+        names = [*HOMES, *(point.name for point in entry_points(group="lookback.scorers"))]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _no_stdin(data: Path | None) -> Path | None:
+    refuse_stdin("--data", data, "it is read more than once, by each worker and when a run goes on")
+    return data
+
+
+More = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--image",
+        "-i",
+        help="A further image of the same question; may be repeated.",
+        show_default=False,
+        rich_help_panel=ASKED,
+    ),
+]
+Count = Annotated[
+    int, typer.Option("-n", "--n", help="How many answers to draw.", rich_help_panel=DRAWN)
+]
+Seed = Annotated[
+    int, typer.Option(help="The same seed draws the same answers.", rich_help_panel=DRAWN)
 ]
 Model = Annotated[
     str | None,
-    typer.Option(help="A hub id or a folder.", show_default=False),
+    typer.Option(
+        help="A hub id (llava-hf/llava-1.5-7b-hf) or a folder; by default the embedded model, "
+        "which knows drawn scenes only.",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
 ]
-Scorer = Annotated[str, typer.Option(help="Rank by this; see `lookback scorers`.")]
+Scorer = Annotated[
+    str,
+    typer.Option(
+        help=f"Rank by this: {', '.join(HOMES)}; or one of your own (--plugin). `lookback scorers` "
+        "says what each is and needs.",
+        autocompletion=complete_scorer,
+        rich_help_panel=RANKED,
+    ),
+]
 Alpha = Annotated[
     float | None,
-    typer.Option(help="LookBack's α; by default the model family's.", show_default=False),
+    typer.Option(
+        help="LookBack's α; by default the model family's.",
+        show_default=False,
+        rich_help_panel=RANKED,
+    ),
 ]
 Lam = Annotated[
     float | None,
-    typer.Option(help="LookBack's λ; by default the model family's.", show_default=False),
+    typer.Option(
+        help="LookBack's λ; by default the model family's.",
+        show_default=False,
+        rich_help_panel=RANKED,
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -82,15 +146,27 @@ Settings = Annotated[
         metavar="NAME=VALUE",
         help="A setting of the scorer; may be repeated.",
         show_default=False,
+        rich_help_panel=RANKED,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print all signals as JSON.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print all signals as JSON.", rich_help_panel=OUTPUT)
+]
 ByLayer = Annotated[
-    bool, typer.Option("--by-layer", help="Keep A in each layer too; it is in what --json prints.")
+    bool,
+    typer.Option(
+        "--by-layer",
+        help="Keep A in each layer too; it is in what --json prints.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 Device = Annotated[
     str | None,
-    typer.Option(help="cpu, cuda, ...; by default a GPU if there is one.", show_default=False),
+    typer.Option(
+        help="cpu, cuda, ...; by default a GPU if there is one.",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
 ]
 
 Dtype = Annotated[
@@ -98,29 +174,39 @@ Dtype = Annotated[
     typer.Option(
         help="Of the weights, e.g. bfloat16; by default the checkpoint's own on a GPU.",
         show_default=False,
+        rich_help_panel=MODEL,
     ),
 ]
-Revision = Annotated[str | None, typer.Option(help="Of the hub id.", show_default=False)]
+Revision = Annotated[
+    str | None, typer.Option(help="Of the hub id.", show_default=False, rich_help_panel=MODEL)
+]
 DeviceMap = Annotated[
     str | None,
     typer.Option(
         help="Instead of a device: auto, or JSON that says which part goes where.",
         show_default=False,
+        rich_help_panel=MODEL,
     ),
 ]
 TrustRemoteCode = Annotated[
-    bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+    bool,
+    typer.Option(
+        "--trust-remote-code", help="Run code that comes with the model.", rich_help_panel=MODEL
+    ),
 ]
 
 EngineName = Annotated[
     str | None,
-    typer.Option("--engine", help="What runs the model; see `lookback engines`."),
+    typer.Option(
+        "--engine", help="What runs the model; see `lookback engines`.", rich_help_panel=MODEL
+    ),
 ]
 Source = Annotated[
     str | None,
     typer.Option(
         help="What A is measured on, e.g. image:1; by default every vision token.",
         show_default=False,
+        rich_help_panel=ASKED,
     ),
 ]
 
@@ -130,6 +216,7 @@ Data = Annotated[
         help="The folder of the benchmark's files, or of one folder per benchmark; or a file of "
         "your own.",
         envvar="LOOKBACK_DATA",
+        callback=_no_stdin,
     ),
 ]
 AllowOutside = Annotated[
@@ -138,6 +225,7 @@ AllowOutside = Annotated[
         "--allow-outside",
         help="Files that the data name may lie outside the folder of the data.",
         callback=_allow_outside,
+        rich_help_panel=ASKED,
     ),
 ]
 Metric = Annotated[
@@ -148,9 +236,9 @@ Metric = Annotated[
     ),
 ]
 
-Temperature = Annotated[float, typer.Option(help="0 is greedy.")]
-TopP = Annotated[float, typer.Option(help="The nucleus to sample from.")]
-MaxNewTokens = Annotated[int, typer.Option(help="The longest answer.")]
+Temperature = Annotated[float, typer.Option(help="0 is greedy.", rich_help_panel=DRAWN)]
+TopP = Annotated[float, typer.Option(help="The nucleus to sample from.", rich_help_panel=DRAWN)]
+MaxNewTokens = Annotated[int, typer.Option(help="The longest answer.", rich_help_panel=DRAWN)]
 JudgeModel = Annotated[
     str | None,
     typer.Option(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lookback.cli.app import AllowOutside, Data, Json, JudgeModel, Metric, app
+from lookback.cli.stdin import check_stdin, is_stdin, read_stdin, refuse_stdin
 from lookback.cli.terminal import print_json, progress, show_benchmarks, show_evaluation, warn
 
 
@@ -32,7 +33,8 @@ def benchmarks(
 def evaluate(
     benchmark: Annotated[str, typer.Argument(help="One of `lookback benchmarks`.")],
     responses: Annotated[
-        Path, typer.Option(help='The responses: {"id": ..., "response": "..."} per line.')
+        Path,
+        typer.Option(help='The responses: {"id": ..., "response": "..."} per line; - is stdin.'),
     ],
     data: Data = None,
     metric: Metric = None,
@@ -71,16 +73,20 @@ def evaluate(
     """Score anybody's responses on a benchmark; no model needed."""
     from lookback.benchmarks import evaluate as evaluation
     from lookback.benchmarks.base import get_kind
+    from lookback.limits import DATA_MIB
 
+    check_stdin({"--responses": responses, "--synonyms": synonyms})
+    refuse_stdin("--synonyms", synonyms, "it is read by its name")
     given = {"synonyms": synonyms, "metric": metric}
     settings: dict[str, Any] = {name: value for name, value in given.items() if value}
+    content = read_stdin(DATA_MIB) if is_stdin(responses) else responses
     with progress("scoring") as bar:
         if "judge" in get_kind(benchmark).settings or judge_url or judge_key or judge_cache:
             from lookback.benchmarks.judge import get_judge
 
             settings["judge"] = get_judge(judge_model, judge_url, judge_key, judge_cache, bar)
         try:
-            result = evaluation.evaluate(benchmark, responses, data, split, strict, **settings)
+            result = evaluation.evaluate(benchmark, content, data, split, strict, **settings)
         except evaluation.BadResponses as error:
             warn(error.problems)
             raise

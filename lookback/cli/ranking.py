@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lookback.cli.terminal import console, print_json, printable
+from lookback.cli.terminal import console, print_json, printable, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,24 +20,54 @@ BESIDE = 72
 """From so many columns on, answers stand beside their numbers; in a narrower terminal below."""
 
 
-def show_candidates(cands: Candidates, scorer: str, params: dict[str, Any], as_json: bool) -> None:
+def show_candidates(
+    cands: Candidates,
+    scorer: str,
+    params: dict[str, Any],
+    as_json: bool,
+    name: str | None = None,
+) -> None:
     """Rank candidates and print them, the best in full and first; or everything as JSON.
+
+    Args:
+        cands: the candidates.
+        scorer, params: what ranks them.
+        as_json: one line of JSON instead.
+        name: of the question, among several: JSON has it as "id".
 
     Raises:
         ValueError: there is no best one, as all are empty.
     """
-    with console(stderr=True).status(f"ranking by {scorer}"):
+    with console(stderr=True).status(f"ranking by {scorer}"), noting_unread() as unread:
         ranked = cands.rank(scorer, **params)
     if as_json:
         from lookback.signals import candidate_dict
 
-        data = cands.to_dict() | {"scorer": scorer}
+        data = ({} if name is None else {"id": name}) | cands.to_dict() | {"scorer": scorer}
         data["candidates"] = [candidate_dict(c) for c in ranked]
-        print_json(data)
+        print_json(data | unread)
         return
     print_ranking(console(), ranked, scorer)
     if not len(ranked[0].signals):
         raise ValueError("every answer is empty: there is no best one")
+
+
+@contextmanager
+def noting_unread() -> Iterator[dict[str, Any]]:
+    """Say in a line that no reply of the model could be read, and how many there were as JSON.
+
+    Python says a warning once; here each question has its own.
+    """
+    from lookback.scores.asking import UnreadReplies
+
+    found: dict[str, Any] = {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UnreadReplies)
+        yield found
+    for one in caught:
+        if isinstance(one.message, UnreadReplies):
+            found["replies"] = {"asked": one.message.asked, "read": 0}
+        say(f"warning: {one.message}")
 
 
 def print_ranking(out: Console, ranked: list[Candidate], scorer: str) -> None:

@@ -26,9 +26,11 @@ from lookback.cli.app import (
     TopP,
     TrustRemoteCode,
     app,
+    complete_scorer,
     parse_device_map,
     settings_of,
 )
+from lookback.cli.stdin import refuse_stdin
 from lookback.cli.terminal import (
     console,
     duration,
@@ -60,7 +62,7 @@ def run(
         Path | None,
         typer.Option(help="The run's folder; by default runs/ and what it is.", show_default=False),
     ] = None,
-    n: Annotated[int, typer.Option("-n", help="How many candidates per item.")] = 25,
+    n: Annotated[int, typer.Option("-n", "--n", help="How many candidates per item.")] = 25,
     seed: Annotated[int, typer.Option(help="The same seed draws the same candidates.")] = 42,
     limit: Annotated[
         int | None, typer.Option(help="Only the first so many items.", show_default=False)
@@ -89,6 +91,7 @@ def run(
             metavar="NAME[@N]",
             help="Record a scorer that looks again, e.g. vauq, usc@5; may be repeated.",
             show_default=False,
+            autocompletion=complete_scorer,
         ),
     ] = None,
     temperature: Temperature = 1.2,
@@ -125,6 +128,7 @@ def run(
     from lookback.runs.plan import Plan, settings_like
     from lookback.runs.run import Run
 
+    refuse_stdin("--candidates", candidates, "each worker reads it, and so does a run that goes on")
     if workers < 1:
         raise ValueError(f"workers = {workers}: must be at least 1")
     settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data and str(data)}

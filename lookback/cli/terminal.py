@@ -56,7 +56,7 @@ def long_progress(title: str, unit: str) -> Iterator[Progress]:
 
     errors = console(stderr=True)
     if not errors.is_terminal:
-        yield _lines(title, unit)
+        yield progress_lines(title, unit)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -92,7 +92,8 @@ class _Rate:
         return (done - before) / (now - began) if now > began else 0.0
 
 
-def _lines(title: str, unit: str, every: float = 10.0) -> Progress:
+def progress_lines(title: str, unit: str, every: float = 10.0) -> Progress:
+    """A line on stderr now and then, for files and pipes."""
     rate = _Rate()
     said = time.monotonic()
 
@@ -279,4 +280,4 @@ def console(stderr: bool = False) -> Any:
 
 def print_json(data: Any) -> None:
     """One line of JSON on stdout."""
-    print(json.dumps(data, ensure_ascii=False))
+    print(json.dumps(data, ensure_ascii=False), flush=True)

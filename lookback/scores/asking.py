@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,6 +29,23 @@ Response A: {first}
 Response B: {second}
 
 Which response is more accurate with respect to the image? Answer with a single letter, A or B."""
+
+
+class UnreadReplies(UserWarning):
+    """No reply of the model could be read: the scores are not its choice.
+
+    Attributes:
+        scorer: who asked.
+        asked: how many replies there were.
+    """
+
+    def __init__(self, scorer: str, asked: int) -> None:
+        replies = f"none of the model's {asked} replies" if asked > 1 else "the model's reply"
+        verb = "could be read" if asked > 1 else "could not be read"
+        super().__init__(f"{scorer}: {replies} {verb} as a choice: this ranking is not the model's")
+        self.scorer = scorer
+        self.asked = asked
+
 
 _CHOICE = re.compile(r"\bresponse\s*(?:[#:(\[*]+\s*)?(\d+)", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+")
@@ -63,9 +81,10 @@ def usc(
     prompts = [usc_prompt(question, [candidates[i].text for i in order]) for order in orders]
     replies = asked.replies(prompts, image=image, max_new_tokens=max_new_tokens)
     picks = np.zeros(n)
-    for order, reply in zip(orders, replies, strict=True):
-        choice = usc_choice(reply, n)
+    choices = [usc_choice(reply, n) for reply in replies]
+    for order, choice in zip(orders, choices, strict=True):
         picks[0 if choice is None else order[choice]] += 1
+    _warn_unread("usc", choices)
     return picks / m
 
 
@@ -79,15 +98,23 @@ def judge(candidates: Candidates, image: bool = True, max_new_tokens: int = 16) 
     asked = candidates.asked
     assert asked is not None
     scores = np.zeros(len(candidates))
-    winner = 0
+    winner, choices = 0, []
     for challenger in range(1, len(candidates)):
         first, second = candidates[winner].text, candidates[challenger].text
         prompt = judge_prompt(asked.conversation.transcript, first, second)
         (reply,) = asked.replies([prompt], image=image, max_new_tokens=max_new_tokens)
-        if judge_choice(reply) == 1:
+        choices.append(judge_choice(reply))
+        if choices[-1] == 1:
             winner = challenger
         scores[winner] = challenger
+    _warn_unread("judge", choices)
     return scores
+
+
+def _warn_unread(scorer: str, choices: Sequence[int | None]) -> None:
+    """A word if no reply was a choice; of one candidate nothing is asked."""
+    if choices and all(choice is None for choice in choices):
+        warnings.warn(UnreadReplies(scorer, len(choices)), stacklevel=2)
 
 
 def usc_prompt(question: str, responses: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ the engine and the conversation in `candidates.asked`.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from lookback.registry import WRONG_KIND, Registry, SettingError, words, wrong_kind
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
+from lookback.scores.names import HOMES
 
 if TYPE_CHECKING:
     from lookback.engines import Ability
@@ -258,34 +260,24 @@ def _adopt(name: str, function: Any) -> None:
     scorer(name)(function)
 
 
-SCORERS: Registry[Scorer] = Registry(
-    "scorer",
-    {
-        name: f"lookback.scores.{module}"
-        for module, names in {
-            "likelihood": (
-                "lookback",
-                "mean_log_prob",
-                "sum_log_prob",
-                "perplexity",
-                "self_certainty",
-                "entropy",
-                "visual_lookback",
-            ),
-            "votes": ("majority", "self_certainty_borda"),
-            "bounds": ("random", "oracle"),
-            "looking": ("clipscore", "vauq"),
-            "asking": ("usc", "judge"),
-        }.items()
-        for name in names
-    },
-    _adopt,
-)
+SCORERS: Registry[Scorer] = Registry("scorer", HOMES, _adopt)
 
 
 def get_scorer(name: str) -> Scorer:
-    """The scorer called `name`; an unknown name lists the known ones."""
-    return SCORERS.get(name)
+    """The scorer called `name`.
+
+    Raises:
+        ValueError: there is none; the message lists those there are, by what they need.
+    """
+    if name in SCORERS.names():
+        return SCORERS.get(name)
+    by_need: dict[str, list[str]] = {}
+    for known in scorers().values():
+        by_need.setdefault(known.needs, []).append(known.name)
+    listed = "; ".join(f"{', '.join(names)} ({NEEDS[need]})" for need, names in by_need.items())
+    alike = difflib.get_close_matches(name, SCORERS.names(), 1)
+    hint = f" Did you mean {alike[0]!r}?" if alike else ""
+    raise ValueError(f"no scorer named {name!r}; there are: {listed}.{hint}")
 
 
 def scorers() -> dict[str, Scorer]:

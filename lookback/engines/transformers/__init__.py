@@ -15,9 +15,11 @@ from lookback.engines.transformers.loading import (
     as_device,
     as_dtype,
     find_folder,
+    load_embedded,
     load_model,
     load_processor,
     move,
+    on_cpu,
 )
 from lookback.engines.transformers.recording import Recorder, record
 from lookback.engines.transformers.support import check_supported
@@ -84,15 +86,19 @@ def load(
         label = label or name
         processor = name if processor is None else processor
         options = {"attn_implementation": attn} if attn else {}
-        model = load_model(
-            name,
-            device=device,
-            device_map=device_map,
-            dtype=dtype,
-            quantization_config=quantization_config,
-            **options,
-            **hub,
-        )
+        asked = device, device_map, dtype, quantization_config, attn
+        if label == "embedded" and all(one is None for one in asked) and on_cpu():
+            model = load_embedded()
+        else:
+            model = load_model(
+                name,
+                device=device,
+                device_map=device_map,
+                dtype=dtype,
+                quantization_config=quantization_config,
+                **options,
+                **hub,
+            )
         revision = hub_commit(name, revision) or revision
     else:
         model = _ready(model, processor, device, dtype, attn)

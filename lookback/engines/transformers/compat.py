@@ -6,6 +6,7 @@ the releases that were tested; `make test` runs the newest of them, `make test-o
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -54,6 +55,7 @@ __all__ = [
     "HybridSlidingLayer",  # the same, and forgets keys
     "StateLayer",  # holds a state (convolution, linear attention) and no keys
     "TorchDispatchMode",  # sees every operation
+    "alone_settings",
     "around_compiled_call",
     "attention_function",
     "attention_name",
@@ -186,6 +188,16 @@ def generation_settings(
     """The settings that `generate(generation_config=config, **given)` uses, defaults and all."""
     found: GenerationConfig = model._prepare_generation_config(config, **given)[0]
     return found
+
+
+def alone_settings(generate: Callable[..., Any]) -> dict[str, Any]:
+    """What tells `generate` that no other process waits for this one, if none does.
+
+    Else it finds out by importing all that could share a model out, which takes a second.
+    """
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    knows = "synced_gpus" in inspect.signature(generate).parameters
+    return {"synced_gpus": False} if knows and not distributed else {}
 
 
 def attention_name(config: PretrainedConfig) -> str | None:

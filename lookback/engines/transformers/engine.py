@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from lookback.conversations import Conversation
 from lookback.engines import ABILITIES, Ability, Engine, Identity, Progress, check_sampling
+from lookback.engines.transformers.compat import alone_settings
 from lookback.engines.transformers.continuations import Continuation
 from lookback.engines.transformers.decoder import Decoder
 from lookback.engines.transformers.prefix import Prefix
@@ -272,6 +273,7 @@ class TransformersEngine(Engine):
             torch.manual_seed(seed)
             texts = [self._prompter.text(one) for one in conversations]
             inputs = self._prompter.inputs(conversations, texts, self.model)
+            sampling |= alone_settings(self.model.generate)
             out = self.model.generate(**inputs, max_new_tokens=max_new_tokens, **sampling)
         new = out[:, inputs["input_ids"].shape[1] :]
         answers: list[str] = self._prompter.tokenizer.batch_decode(new, skip_special_tokens=True)

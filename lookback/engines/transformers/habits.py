@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from lookback.engines import UnsupportedModelError
-from lookback.engines.transformers.compat import uncompiled
+from lookback.engines.transformers.compat import alone_settings, uncompiled
 from lookback.engines.transformers.state import borrowed
 from lookback.engines.transformers.tap import reading
 
@@ -152,6 +152,7 @@ def _generated(model: PreTrainedModel, prompt: list[int], response: list[int]) -
                 prefix_allowed_tokens_fn=lambda _, ids: [said[len(ids)]],
                 output_logits=True,
                 return_dict_in_generate=True,
+                **alone_settings(type(model).generate),
             )
     except Exception:  # it needs an image, or more than ids: nothing is known then
         return None

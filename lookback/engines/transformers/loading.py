@@ -10,8 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForImageTextToText, AutoProcessor, PreTrainedModel
+from safetensors.torch import load_file
+from transformers import (
+    AutoConfig,
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    GenerationConfig,
+    PreTrainedModel,
+)
 
+from lookback.embedded import LVLM
 from lookback.registry import words
 
 LOADING = threading.RLock()
@@ -70,6 +78,36 @@ def load_model(
     if device_map is not None or (quantized and model.device.type == target.type):
         return model
     return move(model, target)
+
+
+def load_embedded() -> PreTrainedModel:
+    """The embedded model on the CPU, in float32: what `load_model` gives, without its machinery.
+
+    That would make the model twice, once without memory, which needs torch's compiler.
+
+    Raises:
+        ValueError: the weights are not those of this model.
+    """
+    config = AutoConfig.from_pretrained(LVLM)
+    with LOADING, explaining(str(LVLM)), torch.random.fork_rng(devices=[]):
+        model: PreTrainedModel = AutoModelForImageTextToText.from_config(
+            config, dtype=torch.float32
+        )
+        own = {_plain_name(name): name for name in model.state_dict()}
+        stored = {_plain_name(k): v for k, v in load_file(LVLM / "model.safetensors").items()}
+        tied = {_plain_name(name) for name in model.all_tied_weights_keys}
+        if own.keys() - tied != stored.keys() - tied:
+            odd = sorted((own.keys() - tied) ^ (stored.keys() - tied))
+            raise ValueError(f"the weights in {LVLM} are another model's: {odd[0]}")
+        model.load_state_dict({own[k]: v for k, v in stored.items()}, strict=False)
+        model.generation_config = GenerationConfig.from_pretrained(LVLM)
+    return model.eval()
+
+
+def _plain_name(name: str) -> str:
+    """A weight's name without the wrappers that releases of transformers put around models."""
+    wrappers = ("model", "language_model", "vision_model")
+    return ".".join(part for part in name.split(".") if part not in wrappers)
 
 
 def load_processor(name: str, **options: Any) -> Any:
@@ -197,4 +235,9 @@ def _target(device: Any, device_map: Any) -> torch.device:
     for given in (device, device_map):
         if given is not None and not isinstance(given, dict) and given not in STRATEGIES:
             return as_device(given)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device("cpu" if on_cpu() else "cuda")
+
+
+def on_cpu() -> bool:
+    """Whether a model goes to the CPU unless somebody says otherwise."""
+    return not torch.cuda.is_available()

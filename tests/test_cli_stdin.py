@@ -1,0 +1,183 @@
+"""stdin in place of a file: once, never from a terminal, up to the limits."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from PIL import Image
+
+NO_MODEL = ("--model", "/no/such/model")
+"""Loaded, it would fail in other words."""
+
+
+class Endless(io.RawIOBase):
+    """A stream without an end, which counts what is read of it."""
+
+    def __init__(self):
+        self.taken = 0
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        self.taken += len(buffer)
+        buffer[:] = b"x" * len(buffer)
+        return len(buffer)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+    def read(self, *_):
+        raise AssertionError("somebody would have to type")
+
+
+@pytest.fixture
+def stdin(monkeypatch):
+    def give(data):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return give
+
+
+def picture(size=(80, 80), kind="PNG"):
+    out = io.BytesIO()
+    Image.new("RGB", size, "red").save(out, kind)
+    return out.getvalue()
+
+
+def shown(out):
+    return json.loads(out)["messages"][0]["content"][0]["image"]
+
+
+def test_an_image_from_stdin_is_the_image_of_the_file(command, stdin, tmp_path):
+    (tmp_path / "a.png").write_bytes(picture())
+    settings = ("what?", "-n", "2", "--max-new-tokens", "3", "--json")
+    _, from_file, _ = command("ask", tmp_path / "a.png", *settings)
+    stdin(picture())
+    status, from_stdin, _ = command("ask", "-", *settings)
+    assert (status, from_stdin) == (0, from_file)
+    stdin(picture((80, 80), "BMP"))
+    status, scored, err = command("score", "-", "what?", "a dog", "--json")
+    assert status == 0, err
+    assert shown(scored) == shown(from_file)
+
+
+def test_answers_from_stdin(command, stdin, tmp_path):
+    (tmp_path / "a.png").write_bytes(picture())
+    stdin("\ufeffa dog\n\na café\n".encode())
+    status, out, err = command("score", tmp_path / "a.png", "what?", "--file", "-", "--json")
+    assert status == 0, err
+    assert {c["text"] for c in json.loads(out)["candidates"]} == {"a dog", "a café"}
+
+
+def test_responses_from_stdin(command, stdin, tmp_path):
+    data = tmp_path / "own.jsonl"
+    data.write_text(json.dumps({"id": 1, "question": "Is it?", "answers": "yes"}))
+    stdin(b'{"id": 1, "response": "yes"}\n')
+    status, out, err = command("evaluate", "own", "--data", data, "--responses", "-", "--json")
+    assert status == 0, err
+    assert json.loads(out)["metrics"]["quality"] == 100
+    stdin(b'{"id": 2, "response": "yes"}\n')
+    status, _, err = command("evaluate", "own", "--data", data, "--responses", "-")
+    assert status == 1
+    assert "no response in <29 bytes> is to an item" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ask", "-", "what?", *NO_MODEL),
+        ("ask", "{p}", "what?", "--image", "-", *NO_MODEL),
+        ("ask", "--questions", "-", *NO_MODEL),
+        ("score", "-", "what?", "a", *NO_MODEL),
+        ("score", "{p}", "what?", "--file", "-", *NO_MODEL),
+        ("evaluate", "scenes-vqa", "--responses", "-"),
+    ],
+)
+def test_a_terminal_is_refused_at_once(command, monkeypatch, tmp_path, arguments):
+    (tmp_path / "a.png").write_bytes(picture())
+    monkeypatch.setattr("sys.stdin", Terminal())
+    status, out, err = command(*(a.format(p=tmp_path / "a.png") for a in arguments))
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "is -, and stdin is a terminal: send a file there (< FILE), or name one" in err
+    monkeypatch.setattr("sys.stdin", None)
+    status, _, err = command(*(a.format(p=tmp_path / "a.png") for a in arguments))
+    assert status == 1
+    assert "there is no stdin" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "users"),
+    [
+        (("ask", "-", "what?", "--image", "-"), "IMAGE and --image"),
+        (("ask", "-", "-", "what?"), "IMAGE and IMAGE"),
+        (("score", "-", "what?", "--file", "-"), "IMAGE and --file"),
+        (("score", "-", "what?", "a", "--image", "-"), "IMAGE and --image"),
+    ],
+)
+def test_stdin_is_read_once(command, stdin, arguments, users):
+    stdin(picture())
+    status, out, err = command(*arguments, *NO_MODEL)
+    assert (status, out) == (1, "")
+    assert f"{users} are both -: stdin can be read once" in err
+
+
+@pytest.mark.parametrize(
+    ("option", "variable", "arguments"),
+    [
+        ("image", "LOOKBACK_MAX_IMAGE_MIB", ("ask", "-", "what?", *NO_MODEL)),
+        ("questions", "LOOKBACK_MAX_DATA_MIB", ("ask", "--questions", "-", *NO_MODEL)),
+        ("responses", "LOOKBACK_MAX_DATA_MIB", ("evaluate", "scenes-vqa", "--responses", "-")),
+    ],
+)
+def test_a_stream_without_end_is_read_up_to_the_limit(
+    command, monkeypatch, option, variable, arguments
+):
+    endless = Endless()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(endless)))
+    monkeypatch.setenv(variable, "3")
+    status, _, err = command(*arguments)
+    assert status == 1
+    assert "stdin is too large" in err
+    assert variable in err
+    assert endless.taken <= 5 * 2**20
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "--data", "-"),
+        ("run", "--benchmark", "scenes-vqa", "--candidates", "-"),
+        ("evaluate", "own", "--data", "-", "--responses", "x"),
+        ("evaluate", "chair", "--synonyms", "-", "--responses", "x"),
+    ],
+)
+def test_what_cannot_be_stdin_says_why(command, stdin, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    stdin(b"{}")
+    status, _, err = command(*arguments)
+    assert (status, err.count("\n")) == (1, 1)
+    assert "cannot be read from stdin, as " in err
+    assert "save it to a file" in err
+
+
+def test_what_is_no_image_is_named(command, stdin):
+    stdin(b"no image")
+    status, _, err = command("ask", "-", "what?", *NO_MODEL)
+    assert status == 1
+    assert "stdin: <8 bytes> is not an image" in err
+
+
+def test_a_pipe_of_a_shell(tmp_path):
+    """As a shell has it, without a file: the bytes come as they come."""
+    command = [sys.executable, "-m", "lookback.cli", "ask", "-", "what?", *NO_MODEL]
+    done = subprocess.run(command, input=b"no image", capture_output=True, timeout=120)
+    assert (done.returncode, b"stdin: <8 bytes> is not an image" in done.stderr) == (1, True)
+    closed = "exec <&-; exec " + " ".join(map(str, command)).replace("what?", "'what?'")
+    done = subprocess.run(["sh", "-c", closed], capture_output=True, timeout=120, env=os.environ)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)

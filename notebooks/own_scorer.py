@@ -53,7 +53,8 @@ from lookback.registry import load_plugin
 
 load_plugin("weakest.py")
 item = get_benchmark("scenes-caption").items("test")[0]
-cands = lookback.load(quiet=True).sample(item.image, item.question, n=8, seed=42, max_new_tokens=120)
+lb = lookback.load(quiet=True)
+cands = lb.sample(item.image, item.question, n=8, seed=42, max_new_tokens=120)
 for candidate in cands.rank("weakest"):
     doubt = np.argmin(candidate.visual_lookback * candidate.log_prob)
     print(f"{candidate.score:7.3f}  doubts {candidate.tokens[doubt]!r:10} {candidate.text}")

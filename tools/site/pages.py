@@ -38,7 +38,8 @@ def gather() -> None:
     shutil.rmtree(GATHERED, ignore_errors=True)
     shutil.copytree(ROOT / "docs", GATHERED)
     for origin, page in OUTSIDE.items():
-        _copy(EXECUTED / f"{Path(origin).stem}.md" if origin.endswith(".py") else ROOT / origin, page)
+        notebook = EXECUTED / f"{Path(origin).stem}.md"
+        _copy(notebook if origin.endswith(".py") else ROOT / origin, page)
     for picture in sorted(EXECUTED.glob("*_files/*")):
         _copy(picture, f"notebooks/{picture.relative_to(EXECUTED)}")
     for path in sorted(GATHERED.rglob("*.md")):

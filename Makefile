@@ -48,6 +48,7 @@ hostile: $(VENV)/ready
 docs: notebooks
 	$(BIN)/python -m tools.site.pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python -m tools.site.fetched
 
 # Each notebook from its first cell to its last; a cell that fails fails this.
 notebooks: $(VENV)/docs-ready

@@ -24,8 +24,10 @@
 # file of its own it works everywhere: `--plugin weakest.py`.
 
 # %%
+import os
 from pathlib import Path
 
+os.environ.pop("FORCE_COLOR", None)  # Jupyter sets it; commands below shall print plain lines
 _ = Path("weakest.py").write_text('''
 import numpy as np
 
@@ -72,14 +74,14 @@ assert np.allclose(cands.scores("weakest"), by_hand)
 # 30 items of the *tune* split, 8 answers each. Ideas are tried on `tune`: what is looked at twice
 # on `test` is no test any more.
 
-# %%
-# !lookback run --benchmark scenes-caption --split tune --limit 30 -n 8 --out runs/idea
+# %% language="bash"
+# lookback run --benchmark scenes-caption --split tune --limit 30 -n 8 --out runs/idea
 
 # %% [markdown]
 # ## The paper's table, with our row in it
 
-# %%
-# !lookback study main runs/idea --plugin weakest.py --out tables
+# %% language="bash"
+# lookback study main runs/idea --plugin weakest.py --out tables
 
 # %%
 from IPython.display import Image

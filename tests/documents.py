@@ -21,8 +21,9 @@ def read(path):
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         return text
-    lines = [line[2:] for line in text.splitlines() if line.startswith("# ")]
-    return "\n".join(re.sub(r"^!(.*)", r"```bash\n\1\n```", line) for line in lines)
+    cells = re.findall(r"^# %%([^\n]*)\n(.*?)(?=^# %%|\Z)", text, re.DOTALL | re.MULTILINE)
+    spoken = [(kind, re.sub(r"^# ?", "", body, flags=re.MULTILINE)) for kind, body in cells if kind]
+    return "\n".join(f"```bash\n{body}\n```" if "bash" in kind else body for kind, body in spoken)
 
 
 def blocks(text, *kinds):

@@ -22,7 +22,7 @@ from zoo import build
 import lookback
 from lookback.cli import app
 from lookback.scores.base import SCORERS
-from tools.site import commands
+from tools.site import commands, fetched
 from tools.site.pages import OUTSIDE, relink
 
 ALL = PAGES + NOTEBOOKS
@@ -186,3 +186,14 @@ def test_what_lies_outside_of_docs_is_there():
 def test_the_commands_page_is_what_the_commands_say():
     page = commands.PAGE.read_text(encoding="utf-8")
     assert commands.replace_reference(page) == page, "write it again: make commands-page"
+
+
+def test_what_a_page_would_fetch_is_noticed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(fetched, "SITE", tmp_path)
+    assert fetched.main() == 1  # no page at all is no site
+    page = tmp_path / "a.html"
+    page.write_text('<a href="https://example.org">x</a><img src="b.png"><script>"//x"</script>')
+    assert fetched.main() == 0
+    page.write_text('<link href="https://fonts.example/a.css"><script src="//cdn.example/a.js">')
+    assert fetched.main() == 1
+    assert "cdn.example" in capsys.readouterr().out

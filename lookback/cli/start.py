@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lookback.signals import Candidates
 
 FAILED = 3
-"""The exit status of a command that ended, but with questions that failed or were left out."""
+"""The exit status of a command that ended, but with parts that failed or were left out."""
 TRANSFORMERS = "transformers"
 PHOTOGRAPH = (
     "the embedded model knows drawn scenes only, and this is another picture: name a model that "

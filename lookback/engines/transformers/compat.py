@@ -2,6 +2,7 @@
 
 A release of either library that moves one of these is mended in this file. pyproject.toml states
 the releases that were tested; `make test` runs the newest of them, `make test-oldest` the oldest.
+What must be there before either is imported is in `lookback.engines.deferring`.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@ Here are the names that a study of one's own needs:
         rows = [{"benchmark": title(run), "tokens": run.lengths.mean()} for run in runs.largest]
         return Result(rows)
 
-A file of this is a plugin: `lookback --plugin lengths.py study lengths runs`. One that selects among
-candidates takes `runs.budgets(run)`, the N of all studies (`--n`), or `runs.budget(run)`, the largest;
-rows with an "N" get a note that says so.
+A file of this is a plugin: `lookback --plugin lengths.py study lengths runs`.
+
+One that selects among candidates takes `runs.budgets(run)`, the N of all studies (`--n`), or
+`runs.budget(run)`, the largest of them; rows with an "N" get a note that says which.
 """
 
 from lookback.studies.shared.base import (

@@ -34,7 +34,8 @@ def find(results: Mapping[str, Result | str]) -> list[Finding]:
     Args:
         results: what each study gave, by its name; a string says why it could not be done.
     """
-    rows = {name: r.rows for name, r in results.items() if not isinstance(r, str)}
+    read = {study for study, _ in SENTENCES}  # others, as users' own, may call anything a model
+    rows = {n: r.rows for n, r in results.items() if n in read and not isinstance(r, str)}
     models = list(dict.fromkeys(r["model"] for here in rows.values() for r in here if "model" in r))
     found = []
     for model in models:

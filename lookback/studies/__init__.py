@@ -11,6 +11,9 @@ Here are the names that a study of one's own needs:
         return Result(rows)
 
 A file of this is a plugin: `lookback --plugin lengths.py study lengths runs`.
+
+One that selects among candidates takes `runs.budgets(run)`, the N of all studies (`--n`), or
+`runs.budget(run)`, the largest of them; rows with an "N" get a note that says which.
 """
 
 from lookback.studies.shared.base import (

@@ -90,7 +90,12 @@ COMMANDS = {
         "--judge-cache": odd_path,
         "--judge-url": one_of("nope", "http://127.0.0.1:1/v1", "ftp://x", ""),
     },
-    "study": {"--out": odd_path, "--set": setting, "--items": number},
+    "study": {
+        "--out": odd_path,
+        "--set": setting,
+        "--items": number,
+        "--n": one_of("1", "1,2", "2,2", "0", "-1", "99", "5,", ",", "", "1e3", "nan", *TEXTS),
+    },
     "runs verify": {},
     "benchmarks": {"--data": odd_path},
     "check": LOADING,

@@ -282,6 +282,9 @@ def test_several_models_are_named():
     found = texts(main=rows)
     assert [text.partition(": ")[0] for text in found] == ["first", "second"]
     assert "second: Random selection has the best outcome of 2 methods" in found[1]
+    one = main_rows({"lookback": 70.0, "random": 50.0})
+    (text,) = texts(main=one, mine=[{"model": "x"}, {"model": ["y"]}])  # a user's own study
+    assert text.startswith("LookBack has the best")
 
 
 @pytest.fixture(scope="module")

@@ -288,6 +288,23 @@ def test_figures_are_images_by_size(runs):
     assert "<svg" not in text
 
 
+def test_a_figure_is_described_and_as_wide_as_it_was_made_for(runs):
+    figures = {}
+    for name, width in (("main", 3.3), ("seeds", 6.9)):
+        figure, axes = panels(1, 1, width=width)
+        axes[0, 0].plot([1, 2], label="LookBack <b>")
+        axes[0, 0].set(title="Scenes VQA\nmodel", xlabel="N", ylabel="per cent")
+        axes[0, 0].legend()
+        figures[name] = result(figure=figure)
+    text = report(runs, figures, items=1)
+    assert re.findall(r'<figure class="(\w+)">', text) == ["narrow", "wide"]
+    assert text.count("swipe sideways") == 1  # of the wide one alone
+    alts = re.findall(r'<img alt="([^"]+)" width="\d+"', text)
+    shown = "Panels: Scenes VQA, model: per cent against N. Named in it: LookBack &lt;b&gt;."
+    assert all(alt.endswith(shown) for alt in alts)
+    assert links(text)["main.pdf"].startswith(b"%PDF")
+
+
 def table_html(table):
     return render("report/table.html", table=table_view(table))
 

@@ -8,6 +8,8 @@ from changed_runs import change_rows, keep_rows, set_tokens
 from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import make_run
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.transforms import Bbox
 
 from lookback.runs import Run
 from lookback.studies import Runs, StudyError, get_study
@@ -186,11 +188,30 @@ def test_what_is_shown(runs, tmp_path):
     rows = [r["agreement"] for r in result.rows if r["first"] == "self_certainty"]
     assert heights == [*rows[::2], *rows[1::2]]
     assert [bool(patch.get_hatch()) for patch in bars.patches] == [False] * 2 + [True] * 2
+    whiskers = [one.lines[2][0].get_segments() for one in bars.containers if len(one) == 3]
+    ends = [segment[:, 1].tolist() for group in whiskers for segment in group]
+    kept = [r for r in result.rows if r["first"] == "self_certainty"]
+    expected = [[r["low"], r["high"]] for r in (*kept[::2], *kept[1::2])]
+    np.testing.assert_allclose(ends, expected, atol=1e-12)
+    assert not labels_on_lines(result.figure, bars)
     areas = [
         (s.get_data().values * np.diff(s.get_data().edges)).sum()
         for s in result.figure.axes[0].patches
     ]
     assert areas == pytest.approx([1] * 4)  # densities
+
+
+def labels_on_lines(figure, axis):
+    """The numbers that the line of chance, or a whisker, runs through."""
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw_without_rendering()
+    lines = [axis.transData.transform(s) for c in axis.collections for s in c.get_segments()]
+    return [
+        text.get_text()
+        for text in axis.texts
+        for (x0, y0), (x1, y1) in lines
+        if text.get_window_extent(renderer).overlaps(Bbox([[x0, y0], [x1 + 0.1, y1 + 0.1]]))
+    ]
 
 
 def slow_ks(a, b):

@@ -6,12 +6,15 @@ import math
 import numpy as np
 import pytest
 from changed_runs import change_rows, set_tokens
+from hypothesis import given
+from hypothesis import strategies as st
 from made_runs import make_run
 from slow_outcomes import by_item, cells, slow_percent
 
 from lookback.runs import Run
 from lookback.scores.formula import lookback_score
 from lookback.studies import StudyError, get_study
+from lookback.studies.shared.distributions import auc, bootstrap_aucs
 from lookback.studies.shared.layers import choose_on_other_half, stretches
 
 LAYERS = 5
@@ -235,3 +238,31 @@ def test_runs_without_are_passed_over(run, tmp_path):
 def test_the_same_on_every_reading(run, result):
     again = STUDY([Run(run.path)], {"splits": 3, "seed": 4})
     assert str(again.rows) == str(result.rows)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 5)), max_size=9))
+def test_aucs_of_samples_of_items(mentions):
+    items, right, values = (np.array([m[i] for m in mentions], dtype=int) for i in range(3))
+    right = right.astype(bool)
+    slow = []
+    for sample in np.random.default_rng(0).integers(0, 4, (2000, 4))[:50]:
+        drawn = np.array([i for item in sample for i in np.flatnonzero(items == item)], dtype=int)
+        slow.append(auc(values[drawn].astype(float), right[drawn]))
+    found = bootstrap_aucs(values.astype(float), right, items, 4)
+    kept = [value for value in slow if not np.isnan(value)]
+    np.testing.assert_allclose(found[: len(kept)], kept)
+
+
+def test_the_figures_bands_are_the_rows_intervals(run, result):
+    top, middle, bottom = result.figure.axes
+    for measure, axis in (("z-score, visual set", middle), ("outcome", top)):
+        rows = rows_of(result, measure)
+        assert all(row["low"] <= row["value"] <= row["high"] for row in rows.values())
+        if axis is middle:
+            band = axis.collections[0].get_paths()[0].vertices[:, 1]
+            each = [rows[f"layer {i}"] for i in range(1, 6)]
+            assert band.max() == pytest.approx(max(row["high"] for row in each))
+            assert band.min() == pytest.approx(min(row["low"] for row in each))
+    names = ["it alone", "up to it", "from it on", "all layers", "mean log p"]
+    assert [text.get_text() for text in top.texts] == names
+    assert all(axis.get_legend() is None for axis in (top, middle, bottom))

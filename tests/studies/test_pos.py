@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 from changed_runs import change_rows, set_tokens
 from made_runs import make_run
+from matplotlib.colors import to_hex
 
 from lookback.benchmarks import english
+from lookback.scores.base import get_scorer
 from lookback.studies import StudyError, get_study
-from lookback.studies.shared.speech import TAGS, TEXTUAL, VISUAL, tag_words, z_scores
-from lookback.studies.shared.words import sample_responses
+from lookback.studies.pos import FEW
+from lookback.studies.shared.speech import TAGS, TEXTUAL, VISUAL, find_words, tag_words, z_scores
+from lookback.studies.shared.words import sample_responses, word_means
 
 
 def test_z_scores():
@@ -129,3 +132,42 @@ def test_as_many_responses_as_asked_for(run):
     assert sum(r["words"] for r in result.rows if r["group"] in TAGS) <= 4 * 15
     whole = get_study("pos")([run])
     assert f"{int((run.lengths > 0).sum())} responses" in whole.notes[-1]
+
+
+def test_intervals_are_of_samples_of_items(run):
+    result = get_study("pos")([run])
+    words = find_words(run, np.flatnonzero(run.lengths > 0))
+    filled = np.flatnonzero(run.lengths > 0)
+    rows = [run.places.tolist().index(place) for place in run.head["item"].to_pylist()]
+    of_token = [rows[c] for c in filled for _ in range(run.lengths[c])]
+    values = word_means(z_scores(run.signal("visual_lookback")[words.tokens]), words.ranges)
+    by_item = {}
+    for inside, value, (first, _) in zip(words.within(VISUAL), values, words.ranges, strict=True):
+        if inside:
+            by_item.setdefault(of_token[first], []).append(value)
+    samples = np.random.default_rng(0).integers(0, len(run.sizes), (2000, len(run.sizes)))
+    means = []
+    for sample in samples.tolist():
+        drawn = [value for item in sample for value in by_item.get(item, [])]
+        if drawn:  # a sample may have none of the words
+            means.append(sum(drawn) / len(drawn))
+    row = next(row for row in result.rows if row["group"] == "visual set")
+    expected = np.percentile(means, [2.5, 97.5]).tolist()
+    assert [row["A_low"], row["A_high"]] == pytest.approx(expected)
+    assert row["A_low"] <= row["A"] <= row["A_high"]
+    drawn = result.figure.axes[0].containers[1].lines[2][0].get_segments()[0]
+    assert drawn[:, 1].tolist() == pytest.approx(expected)
+
+
+def test_groups_of_few_words_are_grey_with_their_number(run):
+    result = get_study("pos")([run])
+    bottom = result.figure.axes[1]
+    rows = [row for row in result.rows if row["group"] in TAGS and row["words"]]
+    numbers = [f"n={row['words']}" for row in rows if row["words"] < FEW]
+    assert [text.get_text() for text in bottom.texts] == numbers
+    colors = [to_hex(patch.get_facecolor()) for patch in bottom.patches]
+    for row, color in zip(rows, colors, strict=False):  # those of A come first
+        assert (color == get_scorer("visual_lookback").color) == (row["words"] >= FEW)
+    few = get_study("pos")([run], {"responses": 2})
+    assert few.figure.axes[1].texts  # or the test above shows nothing
+    assert any(f"fewer than {FEW} words" in note for note in result.notes)

@@ -204,6 +204,12 @@ def test_figure(result, runs):
         for t, label in zip(axes[1].get_yticks(), axes[1].get_yticklabels(), strict=True)
     }
     assert ticks[y] == "0.5"
+    assert list(ticks.values()) == [f"{alpha:g}" for alpha in ALPHAS]  # every one of uneven steps
+    (steps,) = axes[1].collections
+    assert {height for s in steps.get_segments() for height in s[:, 1]} == {ALPHAS.index(3) - 0.5}
+    (legend,) = result.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["reported setting"]
+    assert legend.legend_handles[0].get_marker() == star.get_marker() == "*"
     ticks = {
         t: label.get_text()
         for t, label in zip(axes[1].get_xticks(), axes[1].get_xticklabels(), strict=True)

@@ -132,7 +132,13 @@ def heading(*lines: str, across: int = 1) -> str:
         across: how many panels stand side by side.
     """
     room = min(40, 84 // across)
-    return "\n".join(fill(line, room) for line in lines if line)
+    return "\n".join(_break(line, room) for line in lines if line)
+
+
+def _break(line: str, room: int) -> str:
+    """Lines of so many letters at most: a model's owner stands on a line of its own."""
+    owner, slash, name = line.rpartition("/") if len(line) > room else ("", "", line)
+    return "\n".join(fill(part, room) for part in (owner + slash, name) if part)
 
 
 class Dots(NamedTuple):

@@ -24,6 +24,7 @@ from lookback.studies.shared.plots import (
     Dots,
     dots,
     figure_bytes,
+    heading,
 )
 from lookback.studies.shared.tables import files_of
 
@@ -41,9 +42,10 @@ def test_dots_stand_where_the_values_are():
     for number, axis in enumerate(figure.axes):
         for one, drawn in zip(series, axis.containers, strict=True):
             values = np.array([one.values[number], one.low[number], one.high[number]])
-            np.testing.assert_equal(drawn.lines[0].get_xdata(), values[:1])
-            ends = [s[:, 0].tolist() for s in drawn.lines[2][0].get_segments()]
-            assert ends == ([values[1:].tolist()] if np.isfinite(values[0]) else [[]] * len(ends))
+            shown = np.asarray(drawn.lines[0].get_xdata(), dtype=float)
+            np.testing.assert_equal(shown, values[:1])
+            ends = [s.reshape(-1, 2)[:, 0].tolist() for s in drawn.lines[2][0].get_segments()]
+            assert ends == [values[1:].tolist() if np.isfinite(values[0]) else []]
         first, full, hollow = (drawn.lines[0] for drawn in axis.containers)
         assert (full.get_markerfacecolor(), hollow.get_markerfacecolor()) == ("#ff0000", "white")
         assert first.get_ydata()[0] == 0
@@ -219,6 +221,14 @@ def test_a_figure_of_ones_own_is_the_same_before_and_after_ours(runs):
     before = draw()
     get_study("scaling")(runs)
     assert draw() == before
+
+
+def test_a_models_owner_has_a_line_of_its_own():
+    assert (
+        heading("Scenes VQA", "llava-hf/llava-1.5-7b-hf") == "Scenes VQA\nllava-hf/llava-1.5-7b-hf"
+    )
+    assert heading("llava-hf/llava-1.5-7b-hf", across=4) == "llava-hf/\nllava-1.5-7b-hf"
+    assert max(map(len, heading("x" * 99, across=8).split("\n"))) == 10
 
 
 def test_names_are_broken_to_fit_and_dollars_are_dollars(tmp_path):

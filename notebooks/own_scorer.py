@@ -81,19 +81,22 @@ assert np.allclose(cands.scores("weakest"), by_hand)
 # ## The paper's table, with our row in it
 
 # %% language="bash"
-# lookback study main runs/idea --plugin weakest.py --out tables
+# lookback study main runs/idea --plugin weakest.py --out tables > log.txt
 
 # %%
-from IPython.display import Image
+from IPython.display import Image, Markdown
 
+Markdown(filename="tables/main.md")
+
+# %%
 Image("tables/main.png")
 
 # %% [markdown]
 # ## The honest interval
 #
-# The rows' intervals overlap, but both scorers pick from the same answers to the same questions:
-# what tells them apart is the *difference per item*. Its 95 % interval, by 2,000 bootstrap samples
-# of items:
+# The rows' intervals may overlap, but both scorers pick from the same answers to the same
+# questions: what tells them apart is the *difference per item*. Its 95 % interval, by 2,000
+# bootstrap samples of items:
 
 # %%
 run = lookback.open_run("runs/idea")

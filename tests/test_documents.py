@@ -133,7 +133,7 @@ def test_commands_have_the_options_that_a_page_gives_them(page):
     ("line", "said"),
     [
         ("ask a.png why --nothing 3", "has no {'--nothing'}"),
-        ("ask a.png", "needs ['question']"),
+        ("score a.png", "needs ['question']"),
         ("scorers one", "too much ['one']"),
         ("asks a.png why", "no command 'asks'"),
         ("runs mend DIR", "no command 'mend'"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lookback.benchmarks.base import GENERATED
-from lookback.demo.asked import APART, N
+from lookback.demo.asked import N, differ
 from lookback.demo.measured import FILE, SHOWN
 from lookback.runs import Run
 from lookback.scores.formula import Array
@@ -37,10 +37,12 @@ def measure(runs: Sequence[Run]) -> dict[str, Any]:
 
 def _task(run: Run, seed: int) -> dict[str, Any]:
     picks = {scorer: outcome(run, scorer, N) for scorer in SHOWN}
-    lead = picks["lookback"] - picks["self_certainty"]
+    known = (picks["lookback"], picks["self_certainty"], outcome(run, "oracle", N))
+    triples = zip(*(values.tolist() for values in known), strict=True)
+    taken = [one > other for one, other, best in triples if differ(one, other, best)]
     return {
         "scorers": {scorer: _numbers(100 * values, seed) for scorer, values in picks.items()},
-        "apart": [int((abs(lead) >= APART).sum()), int((lead >= APART).sum())],
+        "apart": [len(taken), sum(taken)],
     }
 
 

@@ -1,9 +1,9 @@
 """The picture on top of the README: one scene, LookBack's pick and self-certainty's, shaded.
 
 `make pictures`: asks the embedded model as `make demo` does and takes the item by the same rule. It
-is an example (see `SETTLED` in lookback/demo/asked.py); how such items go on the whole stands below
-it. SVG, on a card of its own, so that it reads on light and dark pages. Answers have a fixed width
-per character (`textLength`), so that shades fit whatever fonts a reader has.
+is an example; how such items go on the whole stands below it. SVG, on a card of its own, so that it
+reads on light and dark pages. Answers have a fixed width per character (`textLength`), so that
+shades fit whatever fonts a reader has.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from lookback.benchmarks.base import get_benchmark
-from lookback.demo.asked import APART, SCORERS, Asked, ask, find
+from lookback.demo.asked import APART, FIRST, SCORERS, Asked, ask, find
 from lookback.demo.measured import Measured, read_measured
 from lookback.demo.page import wrong_tokens
 from lookback.pages import clean, image_uri
@@ -183,8 +183,8 @@ def _caption(root: ElementTree.Element, tried: int, measured: Measured, top: int
 
 def _captions(tried: int, measured: Measured) -> Iterator[str]:
     yield "Shaded: attention on the image. Underlined: named, but not there."
-    rule = f"the first held-out scene whose picks differ in quality by {APART} or more"
-    yield f"An example: {rule} ({tried} asked)."
+    yield f"An example: the first held-out scene, from number {FIRST} on, on which one of the two"
+    yield f"picks the best answer and the other one {APART} or more below it ({tried} asked)."
     yield measured.fairness()
 
 

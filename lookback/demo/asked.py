@@ -17,19 +17,16 @@ SPLIT = "test"
 SCORERS = {"lookback": "LookBack", "self_certainty": "self-certainty", "random": "random"}
 """Whose picks are shown, with the names that readers see."""
 APART = 0.25
-"""By how much the qualities of two picks differ at least, so that there is something to see."""
+"""By how much the other pick is below the best at least, so that there is something to see."""
 MOST = 100
 """Items that are asked about at most before the search is given up."""
+FIRST = 120
+"""Where the search begins: nobody had seen these items' answers when the rule was settled."""
 RULE = (
-    "The first held-out item on which the picks of LookBack and self-certainty differ in quality "
-    f"by {APART} or more (1 is right, 0 is wrong), whichever of the two is ahead."
+    f"The first held-out item, from number {FIRST} on, on which one of LookBack and self-certainty "
+    f"picks the best of the {N} answers, and the other one that is {APART} or more below it in "
+    "quality (1 is right, 0 is wrong), whichever of the two is ahead. An example, not evidence."
 )
-
-SETTLED = (
-    "The task and this rule were settled after a look at the first 20 items of each task, so the "
-    "item is an example, not evidence."
-)
-"""Said with the rule: other rules that were tried take items on which self-certainty is ahead."""
 MEASURES = {
     "f1": "F1 of the things named and those there",
     "accuracy": "1 if right, else 0",
@@ -125,9 +122,14 @@ def ask(engine: Engine, benchmark: Benchmark, place: int, seed: int) -> Asked:
 
 
 def tells_apart(asked: Asked) -> bool:
-    """The rule: are the two picks of different quality? Neither of the two scorers is preferred."""
+    """Whether `RULE` takes an item; neither of the two scorers is preferred."""
     one, other = (asked.quality[asked.best(s).index] for s in ("lookback", "self_certainty"))
-    return abs(one - other) >= APART
+    return differ(one, other, max(asked.quality))
+
+
+def differ(one: float, other: float, best: float) -> bool:
+    """Whether one pick is the best there is and the other is not nearly so."""
+    return max(one, other) >= best and abs(one - other) >= APART
 
 
 def find(answers: Callable[[int], Asked]) -> tuple[Asked, int]:
@@ -137,13 +139,15 @@ def find(answers: Callable[[int], Asked]) -> tuple[Asked, int]:
         answers: asks about the item at a position.
 
     Raises:
-        ValueError: none of the first `MOST`.
+        ValueError: none of `MOST`.
     """
-    for place, asked in enumerate(map(answers, range(MOST))):
+    for tried, place in enumerate(range(FIRST, FIRST + MOST), start=1):
+        asked = answers(place)
         if tells_apart(asked):
-            return asked, place + 1
+            return asked, tried
     raise ValueError(
-        f"on none of the first {MOST} items do the picks differ by {APART}: name one with --item"
+        f"on none of the items {FIRST} to {FIRST + MOST - 1} is one pick the best and the other "
+        f"{APART} below: name one with --item"
     )
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lookback.cli.terminal import printable
-from lookback.demo.asked import RULE, SCORERS, SETTLED, Asked, merge
+from lookback.demo.asked import RULE, SCORERS, Asked, merge
 from lookback.demo.halfblocks import LARGEST, LEFT, can_draw, draw
 from lookback.demo.measured import Measured
 from lookback.pages.shading import color, shades
@@ -57,7 +57,7 @@ def how_chosen(tried: int | None, measured: Measured | str) -> str:
         return "By hand (--item)."
     count = f"{tried} items were" if tried > 1 else "1 item was"
     others = "" if isinstance(measured, str) else f" {measured.fairness()}"
-    return f"{RULE} {count} asked. {SETTLED}{others}"
+    return f"{RULE} {count} asked.{others}"
 
 
 def _head(asked: Asked, out: Console) -> RenderableType:

@@ -7,20 +7,20 @@ import pytest
 from demo.made import SAID, make_asked
 
 from lookback.benchmarks.base import GENERATED, get_benchmark
-from lookback.demo.asked import APART, MEASURES, MOST, SCORERS, ask, find, merge, tells_apart
+from lookback.demo.asked import APART, FIRST, MEASURES, MOST, SCORERS, ask, find, merge, tells_apart
 
 SPLITTING = 2
 """A seed with which the two scorers pick different answers."""
 
 
-def with_qualities(lookback, self_certainty):
-    """Two answers, one the pick of each, of these qualities."""
+def with_qualities(lookback, self_certainty, best=0.0):
+    """Two answers, one the pick of each, of these qualities; `best` is what else there was."""
     asked = make_asked([(" A b.", 0.0, ()), (" A long one.", 0.0, ())], seed=SPLITTING)
     first, second = (asked.best(s).index for s in ("lookback", "self_certainty"))
     assert first != second
     quality = [0.0, 0.0]
     quality[first], quality[second] = lookback, self_certainty
-    return replace(asked, quality=tuple(quality))
+    return replace(asked, quality=(*quality, best))
 
 
 @pytest.mark.parametrize(
@@ -31,24 +31,29 @@ def with_qualities(lookback, self_certainty):
         (1, 1, False),
         (0, 0, False),
         (0.5, 0.75, True),
+        (0.75, 0.5, True),
         (0.5, 0.7, False),
     ],
 )
 def test_the_rule_prefers_nobody(one, other, taken):
     assert tells_apart(with_qualities(one, other)) is taken
+    assert not tells_apart(with_qualities(one, other, best=1.1))  # neither picked the best
 
 
 def test_the_first_item_that_the_rule_takes():
-    told = [with_qualities(*pair) for pair in ((1, 1), (0.5, 0.6), (0, 0.5), (1, 0))]
+    told = [with_qualities(*pair) for pair in ((1, 1), (0.5, 0.6), (0.5, 1), (1, 0))]
     asked = []
 
     def answers(place):
         asked.append(place)
-        return told[place]
+        return told[place - FIRST]
 
     assert find(answers) == (told[2], 3)
-    assert asked == [0, 1, 2]  # no more than needed
-    with pytest.raises(ValueError, match=rf"none of the first {MOST} .* {APART}: .*--item"):
+    assert asked == [FIRST, FIRST + 1, FIRST + 2]  # no more than needed
+    with pytest.raises(
+        ValueError,
+        match=rf"none of the items {FIRST} to {FIRST + MOST - 1} .* {APART} below: .*--item",
+    ):
         find(lambda place: told[0])
 
 

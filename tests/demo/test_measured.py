@@ -67,8 +67,10 @@ def test_runs_are_measured(tmp_path):
     picks = {s: np.nanargmax(run.scores(s), axis=1) for s in ("lookback", "self_certainty")}
     best, other = ([quality[i, pick] for i, pick in enumerate(p)] for p in picks.values())
     mean, low, high = told["scorers"]["lookback"]
-    leads = [a - b for a, b in zip(best, other, strict=True)]
-    assert told["apart"] == [sum(abs(x) >= 0.25 for x in leads), sum(x >= 0.25 for x in leads)]
+    known = list(zip(best, other, quality.max(axis=1), strict=True))
+    ours = sum(a == top and b <= a - 0.25 for a, b, top in known)
+    theirs = sum(b == top and a <= b - 0.25 for a, b, top in known)
+    assert told["apart"] == [ours + theirs, ours]
     assert mean == pytest.approx(100 * np.mean(best), abs=1e-4)
     assert low <= mean <= high
     assert told["scorers"]["random"][0] == pytest.approx(100 * quality.mean(), abs=1e-4)

@@ -39,7 +39,7 @@ def test_the_result_shows_both_picks_and_their_scores():
         assert any(asked.verdict(pick.index).words in text for text in texts)
     assert "What is there?" in texts
     assert "3 of 6 answers are right" in texts
-    assert any("0.25 or more (3 asked)" in text for text in texts)
+    assert any("0.25 or more below it (3 asked)" in text for text in texts)
     assert (
         "Of 250 items 88 are such; LookBack is ahead on 67 of them, self-certainty on 21." in texts
     )

@@ -10,7 +10,7 @@ from PIL import Image
 from rich.cells import cell_len
 from rich.console import Console
 
-from lookback.demo.asked import RULE, SETTLED
+from lookback.demo.asked import RULE
 from lookback.demo.halfblocks import UPPER, can_draw, draw, fit
 from lookback.demo.screen import how_chosen, show
 
@@ -63,7 +63,7 @@ def test_what_a_reader_is_told(width):
     assert "3 of 6 answers are right" in text
     assert "LookBack 69.3 [66.6, 72.1] self-certainty 59.6 [56.6, 62.6] mean log p 66.9" in text
     assert "250 held-out items" in text
-    assert f"{RULE} 3 items were asked. {SETTLED} Of 250 items 88 are such; LookBack is" in text
+    assert f"{RULE} 3 items were asked. Of 250 items 88 are such; LookBack is" in text
     assert "ahead on 67 of them" in text
     assert "self-certainty on 21." in text
     assert "other weights" in " ".join(shown(width, measured="other weights").split())

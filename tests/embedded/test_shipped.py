@@ -15,7 +15,7 @@ from lookback.benchmarks.base import GENERATED, get_benchmark
 from lookback.benchmarks.scenes.render import render
 from lookback.benchmarks.scenes.scene import sample_scene
 from lookback.benchmarks.scenes.splits import scene_seed
-from lookback.demo.asked import ask, tells_apart
+from lookback.demo.asked import FIRST, ask, tells_apart
 from lookback.embedded import CLIP, LVLM
 from tools.training.texts import describe_pair
 
@@ -137,9 +137,10 @@ def test_the_demo_finds_its_item_compares_and_writes_a_page(lb, tmp_path):
     assert "data:image/png;base64," in html
     tried = int(re.search(r"(\d+) items? w", done.stdout)[1])
     benchmark = get_benchmark("scenes-caption")
-    taken = [tells_apart(ask(lb, benchmark, place, 42)) for place in range(tried)]
+    places = range(FIRST, FIRST + tried)
+    taken = [tells_apart(ask(lb, benchmark, place, 42)) for place in places]
     assert taken == [False] * (tried - 1) + [True]
-    assert f"scenes-caption/test/{tried - 1}" in html
+    assert f"scenes-caption/test/{FIRST + tried - 1}" in html
 
 
 def test_the_demo_says_which_items_there_are():
@@ -150,11 +151,18 @@ def test_the_demo_says_which_items_there_are():
 
 
 def test_without_a_model_the_shell_asks_this_one_and_says_what_it_knows(tmp_path):
-    get_benchmark("scenes-vqa").items("test")[0].image.save(tmp_path / "scene.png")
-    command = [sys.executable, "-m", "lookback.cli", "ask", tmp_path / "scene.png", "What is it?"]
-    done = subprocess.run([*command, "-n", "3"], capture_output=True, text=True, check=True)
-    assert "best by lookback:" in done.stdout
-    assert "knows drawn scenes only" in done.stderr
+    scene = get_benchmark("scenes-vqa").items("test")[0].image
+    scene.save(tmp_path / "scene.png")
+    scene.resize((200, 150)).save(tmp_path / "other.png")
+    command = [sys.executable, "-m", "lookback.cli", "ask", tmp_path]
+    done = subprocess.run(
+        [*command, "What is it?", "-n", "3"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.count("best by lookback:") == 2
+    assert done.stderr.count("knows drawn scenes only") == 1  # and this is said once
+    command[-1] /= "scene.png"
+    done = subprocess.run([*command, "What is it?"], capture_output=True, text=True, check=True)
+    assert "knows drawn scenes only" not in done.stderr
 
 
 @pytest.mark.parametrize("name", ["clipscore", "vauq", "usc", "judge", "majority"])

@@ -73,7 +73,7 @@ def test_every_value_is_cleaned_and_escaped():
 
 def test_a_value_that_is_missing_is_an_error():
     with pytest.raises(UndefinedError, match="'cases' is undefined"):
-        render("tokens.html", title="")
+        render("tokens.html", title="", rule="")
 
 
 def test_prose_has_code():

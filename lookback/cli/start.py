@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -56,13 +58,27 @@ class Start:
         from lookback.engines import load, require
         from lookback.scores.base import get_scorer
 
-        with console(stderr=True).status("importing torch and transformers") as status:
+        with unswept(), console(stderr=True).status("importing torch and transformers") as status:
             if self._model is None and self._options.get("engine", TRANSFORMERS) == TRANSFORMERS:
                 _import_quickly()
             status.update("loading the model")
             loaded: Engine = load(self._model, quiet=True, **self._options)
         require(loaded, get_scorer(self._scorer).uses, f"scorer {self._scorer!r}")
         return loaded
+
+
+@contextmanager
+def unswept() -> Iterator[None]:
+    """A block whose objects are for good: the garbage collector does not go through them.
+
+    It would many times while libraries are imported, and once more at the end of the process.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _import_quickly() -> None:

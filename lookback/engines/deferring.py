@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,6 +30,8 @@ DEFERRED = (
     "sklearn",
 )
 """Modules that are promised, with all below them."""
+TRIED = "2.13."
+"""The releases of torch that it was tried with."""
 _MARKS = ("allow_in_graph", "assume_constant_result", "disable")
 """Decorators of torch._dynamo that tell a compiler something: without one they do nothing."""
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
@@ -37,8 +40,12 @@ _SHAPES = "torch.fx.experimental.symbolic_shapes"
 
 @contextmanager
 def deferring() -> Iterator[None]:
-    """Defer imports for a block, unless transformers was imported before: then there is no need."""
-    if "transformers" in sys.modules:
+    """Defer imports for a block.
+
+    Not if transformers was imported before, when there is no need; nor with a torch that this was
+    not tried with: what it asks of these modules may be more.
+    """
+    if "transformers" in sys.modules or not version("torch").startswith(TRIED):
         yield
         return
     finder = _Finder()

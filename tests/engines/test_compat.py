@@ -46,7 +46,8 @@ def test_private_names_are_in_one_file():
     found = {str(path.relative_to(ROOT)): list(private_names(path)) for path in files}
     private = found.pop(str(COMPAT.relative_to(ROOT)))
     # What stands in for parts of both libraries must be there before compat.py imports them.
-    assert found.pop("lookback/engines/deferring.py") == ["line 60: from transformers.utils"]
+    (early,) = found.pop("lookback/engines/deferring.py")
+    assert early.endswith(": from transformers.utils")
     assert {name: names for name, names in found.items() if names} == {}
     assert len(private) > 5  # the check itself sees them
 

@@ -131,3 +131,15 @@ def test_identities_are_the_same():
 def test_names_of_weights_are_compared_without_wrappers():
     assert _plain_name("model.language_model.layers.0.mlp.weight") == "layers.0.mlp.weight"
     assert _plain_name("vision_tower.vision_model.embeddings.x") == "vision_tower.embeddings.x"
+
+
+@pytest.mark.parametrize(("release", "deferred"), [("2.13.0", True), ("2.14.1", False)])
+def test_only_a_torch_that_it_was_tried_with_is_shortened(monkeypatch, release, deferred):
+    from lookback.engines import deferring as module
+
+    monkeypatch.setattr(module, "version", lambda name: release)
+    monkeypatch.delitem(sys.modules, "transformers", raising=False)
+    before = list(sys.meta_path)
+    with module.deferring():
+        assert (sys.meta_path != before) is deferred
+    sys.meta_path[:] = before

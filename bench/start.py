@@ -30,14 +30,16 @@ mark("the image")
 """
 WAYS = {
     "lookback ask": """
+from lookback.cli.start import unswept
 from lookback.engines.deferring import deferring, import_transformers
-with deferring():
-    import torch
-    mark("import torch")
-    import_transformers()
-    import lookback.engines.transformers
-    mark("import transformers")
-lb = lookback.engines.load(quiet=True)
+with unswept():
+    with deferring():
+        import torch
+        mark("import torch")
+        import_transformers()
+        import lookback.engines.transformers
+        mark("import transformers")
+    lb = lookback.engines.load(quiet=True)
 mark("the weights")
 """,
     "plain": """

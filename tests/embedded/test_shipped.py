@@ -39,6 +39,21 @@ def test_they_are_small_and_in_half_precision():
     assert LlavaForConditionalGeneration.from_pretrained(LVLM).dtype == torch.float16
 
 
+def test_the_card_says_what_the_models_are():
+    card = (Path(__file__).parents[2] / "docs" / "embedded.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| ([a-z][^|]*) \| (.*) \|$", card, re.MULTILINE))
+    models = [LlavaForConditionalGeneration.from_pretrained(LVLM), CLIPModel.from_pretrained(CLIP)]
+    counts = [sum(p.numel() for p in model.parameters()) for model in models]
+    assert rows["parameters"] == " | ".join(f"{count:,}" for count in counts)
+    eyes = [model.config.vision_config for model in models]
+    assert {(eye.image_size, eye.patch_size) for eye in eyes} == {(80, 8)}
+    assert rows["sees"].startswith("80 x 80 pixels, 100 vision tokens |")
+    assert models[0].config.image_seq_length == 100
+    vocabulary = {model.config.text_config.vocab_size for model in models}
+    assert rows["reads and writes"].startswith(f"byte-level BPE of {vocabulary.pop()} tokens |")
+    assert not vocabulary
+
+
 def test_plain_transformers_can_use_the_lvlm(lb):
     """No code of ours between the picture and the answer."""
     model = LlavaForConditionalGeneration.from_pretrained(LVLM, dtype=torch.float32).eval()

@@ -286,6 +286,6 @@ def _check_shown(by_layer: bool, as_json: bool) -> None:
 
 
 def _layers(engine: Engine, by_layer: bool) -> dict[str, Any]:
-    from lookback.engines import by_layer_setting
+    from lookback.engines import optional_settings
 
-    return by_layer_setting(engine, by_layer, "--by-layer")
+    return optional_settings(engine, {"by_layer": by_layer})

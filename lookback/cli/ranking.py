@@ -36,7 +36,7 @@ def show_candidates(
         name: of the question, among several: JSON has it as "id".
 
     Raises:
-        ValueError: there is no best one, as all are empty.
+        ValueError: there is no best one, as each is empty or pruned.
     """
     with console(stderr=True).status(f"ranking by {scorer}"), noting_unread() as unread:
         ranked = cands.rank(scorer, **params)

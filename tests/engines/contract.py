@@ -65,7 +65,7 @@ class Contract:
         assert {c.by_layer for c in drawn} == {None}
         asked = {
             "sample": lambda: engine.sample(noise(), QUESTION, 4, **DRAW, by_layer=True),
-            "score": lambda: engine.score(noise(), QUESTION, list(drawn.filled()), by_layer=True),
+            "score": lambda: engine.score(noise(), QUESTION, list(drawn.scorable()), by_layer=True),
         }
         for ask in asked.values():
             if "by_layer" not in engine.abilities:
@@ -73,7 +73,7 @@ class Contract:
                     ask()
                 continue
             found = ask()
-            same(found.filled(), drawn.filled())  # nothing else is changed by it
+            same(found.scorable(), drawn.scorable())  # nothing else is changed by it
             assert {c.by_layer.shape[0] - len(c.tokens) for c in found} == {0}
             assert len({c.by_layer.shape[1] for c in found}) == 1
             assert all(((c.by_layer >= 0) & (c.by_layer <= 1)).all() for c in found)
@@ -111,7 +111,7 @@ class Contract:
             assert len(c.tokens) == len(c.token_ids) <= DRAW["max_new_tokens"]
 
     def test_what_was_sampled_scores_the_same(self, engine):
-        drawn = engine.sample(noise(), QUESTION, 6, **DRAW).filled()
+        drawn = engine.sample(noise(), QUESTION, 6, **DRAW).scorable()
         given = engine.score(noise(), QUESTION, list(drawn))
         same(drawn, given)
         ids = engine.score(noise(), QUESTION, [c.token_ids.tolist() for c in drawn])

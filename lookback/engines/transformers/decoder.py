@@ -25,22 +25,16 @@ from lookback.engines.transformers.continuations import (
     Continuation,
     Drawn,
     batches,
-    check_signals,
     padded,
     stack_signals,
     unpadded,
 )
 from lookback.engines.transformers.habits import Habits, find_habits
 from lookback.engines.transformers.knockout import Importance
-from lookback.engines.transformers.logits import (
-    cheap_to_read,
-    draw,
-    next_token_probs,
-    streams,
-    token_stats,
-)
+from lookback.engines.transformers.logits import cheap_to_read, token_stats
 from lookback.engines.transformers.padding import without_padding
 from lookback.engines.transformers.prefix import Prefix, SharedCache, SharedPrefix
+from lookback.engines.transformers.rows import Rows
 from lookback.engines.transformers.state import borrowed, snapshot
 from lookback.engines.transformers.support import (
     attention_layers,
@@ -51,6 +45,7 @@ from lookback.engines.transformers.support import (
 )
 from lookback.engines.transformers.tap import LastRow, reading, tapped
 from lookback.signals import SIGNALS
+from lookback.steering import Steering
 
 LOGIT_BYTES = 2**28
 """Memory for one batch's logits in float32: it sets how many tokens are scored at once."""
@@ -341,6 +336,8 @@ class Decoder:
         stopped: Callable[[list[int]], bool] | None = None,
         progress: Progress | None = None,
         by_layer: bool = False,
+        steering: Steering | None = None,
+        complete: Callable[[Continuation], Continuation] = lambda one: one,
     ) -> list[Continuation]:
         """Draw n continuations; each ends with its end token, if it drew one.
 
@@ -356,43 +353,33 @@ class Decoder:
             stopped: says of the tokens so far whether to end there.
             progress: called after each step.
             by_layer: keep A_t in each layer too.
+            steering: decides at its checkpoints which go on, and which are forked.
+            complete: what is kept of a continuation that has ended, for `steering` to judge.
         """
-        device = prefix.logits.device
         steps = min(max_new_tokens, self.max_length - prefix.length)
-        uniform = torch.from_numpy(streams(seed, n, steps)).float().to(device)
-        looks = self._looks(by_layer)
-        signals = self._room((n, steps), device, by_layer)
+        room = self._room((1 + n, steps), prefix.logits.device, by_layer)
         drawn = Drawn(n, end_tokens, stopped)
-        every = self.look_every or (1 if cheap_to_read(signals) or self.switches else LOOK_EVERY)
-
-        alive: slice | Tensor = slice(None)  # the rows that are still in the batch
-        recent: list[Tensor] = []  # tokens that nobody has looked at
-        logits, lookback = prefix.logits.expand(n, -1), prefix.lookback[:looks].expand(-1, n, 1)
-        cache = SharedCache(prefix, n)
+        every = self.look_every or (1 if cheap_to_read(room) or self.switches else LOOK_EVERY)
         reader = SharedPrefix(prefix, tap=self.tap, by_layer=by_layer)
+        forward = partial(self._forward, reader=reader)
+        rows = Rows(prefix, room, self._looks(by_layer), seed, forward)
         with self._running(prefix), reading(reader):
-            for t in range(steps):
-                probs = next_token_probs(logits, temperature, top_p, top_k)
-                token = draw(probs, uniform[alive, t])
-                recent.append(token)
-                signals[:, alive, t] = stack_signals(token_stats(logits, token), lookback[..., 0])
-                if len(recent) == every or t == steps - 1:
-                    check_signals(signals[:, alive, t + 1 - len(recent) : t + 1])
-                    keep = drawn.take(torch.stack(recent, 1).tolist())
-                    recent = []
-                    if not keep:
+            for t in range(1, steps + 1):
+                rows.draw(temperature, top_p, top_k)
+                due = steering is not None and t < steps and steering.due(t)
+                if due or rows.fresh == every or t == steps:
+                    drawn.take(rows.look())
+                    forks = None
+                    if steering is not None and due and drawn.alive:
+                        found = [complete(one) for one in drawn.continuations(rows.signals())]
+                        decision = steering.decide(t, drawn.drafts(found))
+                        drawn.end(decision.ends)
+                        forks = drawn.fork(decision.forks)
+                    if not drawn.alive:
                         break
-                    if len(keep) < len(token):  # what has ended leaves the batch
-                        kept = torch.tensor(keep, device=device)
-                        cache.reorder_cache(kept)
-                        alive = torch.tensor(drawn.alive, device=device)
-                        token = token[kept]
+                    rows.arrange(drawn.alive, forks)
                 if progress is not None:
-                    progress(t + 1, steps)
-                if t < steps - 1:
-                    rows, lookback = self._forward(token[:, None], cache, reader)
-                    logits = rows[:, -1]
-        host = signals.cpu().numpy()
-        return [
-            Continuation.of(ids, host[:, i], drawn.finish[i]) for i, ids in enumerate(drawn.ids)
-        ]
+                    progress(t, steps)
+                if t < steps:
+                    rows.step()
+        return drawn.continuations(rows.signals())

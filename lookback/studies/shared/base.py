@@ -354,6 +354,7 @@ STUDIES: Registry[Study] = Registry(
         for name in (
             "main",
             "scaling",
+            "budget",
             "ablation",
             "sensitivity",
             "image-sensitivity",

@@ -3,30 +3,35 @@
 `python -m tools.budget`: the first items of the test split of `scenes-caption` and `scenes-amber`,
 each answered by best of 25, pruned draws, searches that three scorers guide, and plain beam search
 of transformers. What a run can tell without the model (best of N for every N, every schedule of
-pruning) is the matter of the study `budget`. Stopped, it goes on where it was. With --docs the
-table in docs/reproduction.md, and the figure beside it, are replaced by the new ones.
+pruning) is the matter of the study `budget`, which is done too, of runs of all tasks. Stopped, it
+goes on where it was; what other code of search and pruning measured is measured anew. With --docs
+the two blocks of tables in docs/reproduction.md, and the figures beside it, are replaced.
 """
 
 import argparse
+import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import lookback
-from lookback.benchmarks.base import Item, get_benchmark
+from lookback.benchmarks.base import GENERATED, Item, get_benchmark
 from lookback.engines.transformers.engine import TransformersEngine
 from lookback.runs.sources import item_seed
 from lookback.signals import Candidates
+from lookback.studies.shared.tables import write
+from tools import reproduce
+from tools.budget_table import result_of
 
 TASKS = ("scenes-caption", "scenes-amber")
 SEED, TOKENS, N = 42, 120, 25  # as in tools/reproduce.py
 GUIDES = ("lookback", "mean_log_prob", "visual_lookback")
 SCHEDULES = {"prune 16:12,32:6": "half", "prune 8:12,20:6": [(8, 12), (20, 6)]}
 SEARCHES = ((5, 16), (5, 8))
-BEAMS = (5, 25)
+BEAMS = (1, 5, 25)  # one is greedy decoding
 FULL = f"best of {N}"
 Answer = tuple[dict[str, str], int]
 """By the scorer that picks: a text; and how many tokens were decoded for it."""
@@ -115,21 +120,21 @@ def measure(file: Path, items: int) -> None:
     lb = lookback.load(quiet=True)
     assert isinstance(lb, TransformersEngine)
     ways = methods(lb)
-    done = {(row["task"], row["id"]) for row in rows_of(file)}
+    done = {(row["task"], row["id"]): row["methods"] for row in rows_of(file)}
     benchmarks = {task: get_benchmark(task) for task in TASKS}
     asked = {task: benchmark.items("test", items) for task, benchmark in benchmarks.items()}
     todo = [(task, number) for number in range(items) for task in TASKS]
     for task, number in todo:  # the tasks in turn: stopped early, there is as much of each
         item = asked[task][number]
-        if (task, item.id) in done:
+        names = [name for name in ways if name not in done.get((task, item.id), {})]
+        if not names:
             continue
-        names = list(ways)
         turn = number % len(names)  # none is always the first, or after the same one
         found = {name: _timed(ways[name], item) for name in (*names[turn:], *names[:turn])}
         for one in found.values():
             texts = list(one.pop("texts").values())
             one["quality"] = dict(zip(GUIDES, benchmarks[task].scores(item, texts), strict=True))
-        row = {"task": task, "id": item.id, "methods": {name: found[name] for name in names}}
+        row = {"task": task, "id": item.id, "code": code(), "methods": found}
         with file.open("a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
         print(f"{task} {number + 1}/{items}", flush=True)
@@ -141,28 +146,51 @@ def _timed(answer: Callable[[Item], Answer], item: Item) -> dict[str, Any]:
     return {"texts": texts, "tokens": tokens, "seconds": time.perf_counter() - began}
 
 
-def rows_of(file: Path) -> Iterator[dict[str, Any]]:
-    """The lines of the file that are whole: a kill may have left half of the last one.
+def code() -> str:
+    """A hash of what decides which candidates go on, and from where."""
+    folder = Path(lookback.__file__).parent
+    files = [*sorted(folder.glob("steering/*.py")), folder / "engines/transformers/rows.py"]
+    files.append(folder / "engines/transformers/continuations.py")
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
-    That half is cut off.
-    """
-    if not file.exists():
-        return
-    text = file.read_text(encoding="utf-8")
+
+def rows_of(file: Path) -> list[dict[str, Any]]:
+    """What this code measured, an item each; half a line that a kill left is cut off."""
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
     whole = text[: text.rfind("\n") + 1]
     if whole != text:
         file.write_text(whole, encoding="utf-8")
-    yield from map(json.loads, whole.splitlines())
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in map(json.loads, whole.splitlines()):
+        if row.pop("code") == code():
+            same = found.setdefault((row["task"], row["id"]), row)
+            same["methods"] |= row["methods"]
+    return list(found.values())
+
+
+def make_runs(folder: Path, items: int) -> None:
+    """The tasks' runs, as in tools/reproduce.py, but with nothing beside the signals."""
+    for task in GENERATED:
+        draw = ("run", "--benchmark", task, "--limit", str(items), "--max-new-tokens", str(TOKENS))
+        reproduce.lookback(*draw, "--out", str(folder / task))
 
 
 def main() -> None:
-    """Answer, then tell."""
+    """Runs, the study of them, answers; then tell."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--items", type=int, default=110, help="of each task's test split")
+    parser.add_argument("--run-items", type=int, default=250, help="of the runs")
     parser.add_argument("--out", type=Path, default=Path("build/budget"))
+    parser.add_argument("--docs", type=Path, help="a Markdown file whose tables to replace")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    measure(given.out / "search.jsonl", given.items)
+    runs, studies, file = given.out / "runs", given.out / "studies", given.out / "search.jsonl"
+    make_runs(runs, given.run_items)
+    reproduce.lookback("study", "budget", str(runs), "--out", str(studies))
+    measure(file, given.items)
+    write("search", result_of(rows_of(file), runs, FULL), studies)
+    if given.docs:
+        reproduce.update(given.docs, studies, ("budget", "search"))
 
 
 if __name__ == "__main__":

@@ -24,13 +24,14 @@ from lookback.studies.shared.pruning import (
     tokens_drawn,
     tokens_left,
 )
-from lookback.studies.shared.selection import bootstrap_means, interval, quality_of_picks
+from lookback.studies.shared.selection import bootstrap_means, interval, picks, quality_of_picks
 from lookback.studies.shared.tables import Table
 
 JUDGES = ("lookback", "mean_log_prob", "visual_lookback")
 """Who decides which candidates go on."""
 SHOWN = (1, 2, 5, 10, 12, 15, 20, 25)
 """The N of the table."""
+NUMBERS = ("values", "tokens", "same")
 BEST_OF, PRUNED, CHOSEN = "best of N", "pruned", "chosen"
 NOTES = [
     "Simulated: who would have been pruned, and after how many tokens, follows from the signals of "
@@ -39,6 +40,7 @@ NOTES = [
     "among the complete ones.",
     "Chosen: of {count} schedules, among those that cost at most {share:.0%} of the tokens the one "
     "that is best on one half of the items, told of the other half; {splits} halvings by lot.",
+    "Same pick: the share of items of which the pick is that of all candidates, at full length.",
     "Over as many tokens: over best of N for the smallest N that costs at least as much. "
     "Intervals: 95 %, from 2,000 bootstrap samples of items; differences are paired.",
 ]
@@ -52,6 +54,7 @@ class Point:
         method, judge, schedule: what it is.
         values: (items,), the quality of the pick, in per cent.
         tokens: (items,), how many were drawn.
+        same: (items,), 1 where the pick is that of all candidates, else 0.
     """
 
     method: str
@@ -59,6 +62,7 @@ class Point:
     schedule: str
     values: Array
     tokens: Array
+    same: Array
 
 
 @study("budget", title="Quality against tokens", needs_quality=True)
@@ -102,17 +106,14 @@ def budget(runs: Runs, share: float = 0.5, splits: int = 20, seed: int = 0) -> R
 
 def _best_of(run: Run, n: int) -> list[Point]:
     """A point per N."""
-    scores, quality, drawn = run.scores("lookback"), 100 * run.quality(), tokens_drawn(run)
-    return [
-        Point(
-            BEST_OF,
-            "",
-            str(k),
-            quality_of_picks(scores[:, :k], quality[:, :k]),
-            np.asarray(np.nansum(drawn[:, :k], axis=1)),
-        )
-        for k in range(1, n + 1)
-    ]
+    scores, quality = run.scores("lookback", n), 100 * run.quality(n)
+    drawn, found = tokens_drawn(run), []
+    for k in range(1, n + 1):
+        values = quality_of_picks(scores[:, :k], quality[:, :k])
+        tokens = np.asarray(np.nansum(drawn[:, :k], axis=1))
+        same = (picks(scores[:, :k]) == picks(scores)).astype(np.float64)
+        found.append(Point(BEST_OF, "", str(k), values, tokens, same))
+    return found
 
 
 def _pruned(run: Run, n: int) -> list[Point]:
@@ -127,7 +128,8 @@ def _pruned(run: Run, n: int) -> list[Point]:
             left = np.where(np.isnan(pruned), scores, np.nan)
             values = quality_of_picks(left, quality)
             tokens = tokens_left(drawn, pruned)
-            found.append(Point(PRUNED, judge, schedule_text(schedule), values, tokens))
+            same = (picks(left) == picks(scores)).astype(np.float64)
+            found.append(Point(PRUNED, judge, schedule_text(schedule), values, tokens, same))
     return found
 
 
@@ -139,11 +141,11 @@ def _choose(points: list[Point], share: float, splits: int, seed: int) -> list[P
         cheap = [p for p in points if p.judge == judge and p.tokens.mean() <= share * full]
         if not cheap:
             return []
-        values, tokens = (np.stack([getattr(p, k) for p in cheap], 1) for k in ("values", "tokens"))
-        given, counts = choices_of_other_half(values, splits, seed)
+        numbers = [np.stack([getattr(p, name) for p in cheap], 1) for name in NUMBERS]
+        given, counts = choices_of_other_half(numbers[0], splits, seed)
         most = cheap[int(counts.argmax())].schedule
-        worth, cost = ((given * numbers).sum(axis=1) for numbers in (values, tokens))
-        found.append(Point(CHOSEN, judge, f"mostly {most}", worth, cost))
+        held_out = [np.asarray((given * one).sum(axis=1)) for one in numbers]
+        found.append(Point(CHOSEN, judge, f"mostly {most}", *held_out))
     return found
 
 
@@ -171,7 +173,8 @@ def _row(run: Run, n: int, point: Point, whole: list[Point]) -> dict[str, Any]:
     row = {"model": run.model, "benchmark": title(run), "N": of, "method": point.method}
     row |= {"judge": point.judge, "schedule": point.schedule, "items": len(point.values)}
     row |= {"tokens": cost, "share": cost / full, "value": float(point.values.mean())}
-    row |= {"low": low, "high": high, "same_tokens_n": int(same.schedule)}
+    row |= {"low": low, "high": high, "same_pick": float(point.same.mean())}
+    row["same_tokens_n"] = int(same.schedule)
     for name, other in (("over_all", whole[-1]), ("over_same", same)):
         gain = point.values - other.values
         ends = interval(bootstrap_means(gain))
@@ -186,8 +189,8 @@ def _table(run: Run, n: int, rows: list[dict[str, Any]]) -> Table:
     kept = [row for row in rows if row["method"] == PRUNED and row["schedule"] == half]
     kept += [row for row in rows if row["method"] == CHOSEN]
     lines = [[_name(row), *_cells(row)] for row in (*best, *kept)]
-    header = [("", "Method"), ("", "Judge"), ("", "Tokens"), ("", "Share"), ("", "Quality")]
-    header += [("", f"Over best of {n}"), ("", "Over as many tokens")]
+    header = [("", "Method"), ("", "Judge"), ("", "Tokens"), ("", "Share"), ("", "Same pick")]
+    header += [("", "Quality"), ("", f"Over best of {n}"), ("", "Over as many tokens")]
     caption = f"Quality against tokens on {title(run)} with {run.model}: per cent [95 % interval]."
     return Table(header, lines, caption, rules=[len(best)])
 
@@ -205,7 +208,8 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
     quality = f"{row['value']:.2f} [{row['low']:.1f}, {row['high']:.1f}]"
     judge = get_scorer(row["judge"]).title if row["judge"] else "-"
-    numbers = [judge, f"{row['tokens']:.0f}", f"{row['share']:.2f}", quality]
+    numbers = [judge, f"{row['tokens']:.0f}", f"{row['share']:.2f}", f"{row['same_pick']:.2f}"]
+    numbers.append(quality)
     if row["method"] == BEST_OF:
         return [*numbers, gain("over_all") if row["share"] < 1 else "-", "-"]
     return [*numbers, gain("over_all"), f"{gain('over_same')} (N={row['same_tokens_n']})"]

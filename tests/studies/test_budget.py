@@ -73,6 +73,9 @@ def test_every_schedule_of_every_judge_by_a_plain_loop(run, result):
             picked = [100 * quality[i, best] for i, (best, _) in enumerate(found)]
             assert row["value"] == pytest.approx(np.mean(picked))
             assert row["tokens"] == pytest.approx(np.mean([tokens for _, tokens in found]))
+            whole = [slow(run, i, judge, [(10_000, 1)])[0] for i in range(len(run.ids))]
+            same = [best == other for (best, _), other in zip(found, whole, strict=True)]
+            assert row["same_pick"] == pytest.approx(np.mean(same))
 
 
 def test_best_of_n_by_a_plain_loop(run, result):

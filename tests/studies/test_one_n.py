@@ -119,7 +119,16 @@ def test_the_same_quantity_is_the_same_number(results, given, eight, mixed):
         expected = slow_percent(run, "lookback", n)
         assert by_study == pytest.approx(dict.fromkeys(by_study, expected)), (benchmark, n)
     one = max(values, key=lambda setup: setup[1])
-    expected = {"main", "scaling", "random-image", "decomposition", "layers", "ablation", "seeds"}
+    expected = {
+        "main",
+        "scaling",
+        "budget",
+        "random-image",
+        "decomposition",
+        "layers",
+        "ablation",
+        "seeds",
+    }
     assert expected <= set(values[one])
 
 
@@ -131,6 +140,8 @@ def is_lookback(name, row):
         return (row["measure"], row["what"]) == ("outcome", "none")
     if name == "layers":
         return (row["measure"], row["what"]) == ("outcome", "all layers")
+    if name == "budget":
+        return row["method"] == "best of N"
     if name == "ablation":
         return (row["varied"], row["alpha"], row["lam"]) == ("alpha", 0.5, 1.25)
     return row.get("method") == "lookback"
@@ -141,7 +152,7 @@ def test_every_section_says_its_n(results, given):
     for name, result in results[given].items():
         (said,) = [note for note in result.notes if note.startswith("N = ")]
         for n in {row["N"] for row in result.rows} - {0}:
-            assert str(n) in said or name == "scaling", name
+            assert str(n) in said or name in ("scaling", "budget"), name
     assert "N = 1 to 8: of each item's" in results["eight"]["scaling"].notes[0]
     said = results["mixed"]["main"].notes[0]
     assert said == (

@@ -15,7 +15,7 @@ from lookback.runs.layout import CANDIDATES
 from lookback.studies import STUDIES, StudyError, get_study
 
 NEEDING = [
-    *("main", "scaling", "ablation", "sensitivity", "random-image", "decomposition"),
+    *("main", "scaling", "budget", "ablation", "sensitivity", "random-image", "decomposition"),
     *("seeds", "oracle", "judge", "tokens", "layers"),
 ]
 OTHERS = ("image-sensitivity", "pos", "overhead", "disagreements")

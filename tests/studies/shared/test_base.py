@@ -44,9 +44,9 @@ def succeed(command):
 
 def test_all_of_the_package_are_registered_in_the_papers_order():
     names = STUDIES.names()
-    assert names[:4] == ["main", "scaling", "ablation", "sensitivity"]
+    assert names[:5] == ["main", "scaling", "budget", "ablation", "sensitivity"]
     assert names[-2:] == ["disagreements", "tokens"]
-    assert len(names) == 15
+    assert len(names) == 16
     for name in names:
         study = get_study(name)
         assert study.name == name

@@ -37,17 +37,17 @@ def look(
     check_one(response)
     if not conversation.source(source):
         raise SourceError('source = "none": there is nothing that a response could look at')
+    if relative_to is not None:
+        _check_kept(conversation, source)
     prompter = engine._prompter
     inputs, mask = engine._inputs(conversation, source)
     prompt_ids = inputs["input_ids"][0].tolist()
     ids = engine._response_ids(prompt_ids, 0, response)
-    total = len(ids) * (1 if relative_to is None else 2)
-    tell = _Told(progress, total)
+    tell = _Told(progress, len(ids) * (1 if relative_to is None else 2))
     weights = engine._decoder.look(inputs, mask, ids, layers, tell)
     baseline = None
     if relative_to is not None:
         tell.before = len(ids)
-        _check_kept(conversation, source)
         inputs, other = engine._inputs(conversation.with_question(relative_to), source)
         baseline = engine._decoder.look(inputs, other, ids, layers, tell).cpu().numpy()
     suggest_check(engine.model, engine.name)

@@ -19,9 +19,9 @@ from lookback.conversations import Conversation, SourceError
 from lookback.engines.transformers.layouts.grids import NoMapError, Tokens
 from lookback.engines.transformers.layouts.mosaics import mosaic_tokens
 from lookback.engines.transformers.layouts.patches import patch_tokens
-from lookback.engines.transformers.layouts.probe import probe
+from lookback.engines.transformers.layouts.probe import Probe
 from lookback.engines.transformers.layouts.videos import Step, patch_steps, view_steps
-from lookback.engines.transformers.layouts.views import Probes, view_tokens
+from lookback.engines.transformers.layouts.views import view_tokens
 from lookback.engines.transformers.prompts import Prompter
 from lookback.engines.transformers.sources import media_places
 from lookback.families import LAYOUTS, Layout
@@ -76,6 +76,7 @@ class _Maker:
         self.inputs = inputs
         self.source = source
         self.config = config
+        self.probe = Probe(prompter, conversation)
         self.ids: list[int] = inputs["input_ids"][0].tolist()
 
     @cached_property
@@ -87,11 +88,6 @@ class _Maker:
         if layout.kind == "resampled":
             raise NoMapError("each of its vision tokens is made from the whole picture")
         return layout
-
-    @cached_property
-    def probes(self) -> Probes:
-        """What the processor makes of pictures with known colours."""
-        return probe(self.prompter, self.conversation)
 
     def images(self) -> list[Picture]:
         """Those of the source."""
@@ -117,8 +113,8 @@ class _Maker:
         if self.layout.kind == "patches":
             return list(patch_tokens(self.layout, self.config, self.inputs, "image"))
         if self.layout.kind == "mosaic":
-            return mosaic_tokens(self.layout, self.config, self.inputs, self.probes, sizes)
-        return view_tokens(self.layout, self.config, self.probes, sizes, counts)
+            return mosaic_tokens(self.layout, self.config, self.inputs, self.probe, sizes)
+        return view_tokens(self.layout, self.config, self.probe, sizes, counts)
 
     def videos(self) -> list[Picture]:
         """The frames of those of the source."""
@@ -147,9 +143,11 @@ class _Maker:
     def _steps(self, number: int, count: int) -> list[Step]:
         frames = self.conversation.videos[number]
         if self.layout.kind == "patches":
-            return patch_steps(self.layout, self.config, self.inputs, number, len(frames), count)
+            return patch_steps(
+                self.layout, self.config, self.inputs, self.probe, number, len(frames), count
+            )
         sizes = [frame.size for frame in frames]
-        return view_steps(self.layout, self.config, self.probes, number, sizes, count)
+        return view_steps(self.layout, self.config, self.probe, number, sizes, count)
 
     def _places(self, kind: str) -> list[Places] | None:
         """Where the tokens of each image or video stand; None if they cannot be told apart."""

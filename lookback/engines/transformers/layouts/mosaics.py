@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from transformers.image_processing_utils import select_best_resolution
 
 from lookback.engines.transformers.layouts.grids import (
@@ -21,19 +20,23 @@ from lookback.engines.transformers.layouts.grids import (
     Tokens,
     count_up,
 )
-from lookback.engines.transformers.layouts.probe import locate
+from lookback.engines.transformers.layouts.probe import Probe, locate
 from lookback.engines.transformers.layouts.settings import entry, pair, setting
-from lookback.engines.transformers.layouts.views import Probes, Shape, Size, place_tiles, place_view
+from lookback.engines.transformers.layouts.views import (
+    Shape,
+    Size,
+    place_tiles,
+    place_view,
+    to_array,
+)
 from lookback.families import Layout
 
 
 def mosaic_tokens(
-    layout: Layout, config: Any, inputs: Mapping[str, Any], probes: Probes, sizes: Sequence[Size]
+    layout: Layout, config: Any, inputs: Mapping[str, Any], probe: Probe, sizes: Sequence[Size]
 ) -> list[Tokens | NoMapError]:
     """The tokens of every image; arguments as for `views.view_tokens`."""
-    black, white, slope = (
-        torch.as_tensor(entry(one, "pixel_values")).double().numpy() for one in probes
-    )
+    black, white, slope = (to_array(entry(one, "pixel_values")) for one in probe.places)
     shape = Shape.of(config, layout, black.shape[-2:])
     alone = _alone(inputs, len(sizes))
     found: list[Tokens | NoMapError] = []

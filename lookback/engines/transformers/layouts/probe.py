@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from lookback.conversations import Conversation, Part
+from lookback.engines.transformers.layouts.grids import NoMapError
 from lookback.engines.transformers.prompts import Prompter
 
 # Red is mostly x and a little y, green the other way round: no two rows are rounded alike.
@@ -25,12 +27,16 @@ _TILT = np.array([[0.8, 0.2], [0.2, 0.8]])
 _TOLERANCE = 0.02  # of a pixel's place, in shares: three times what rounding can do
 _MIXED = 0.02  # beyond that a pixel is part padding
 _POINTS = 100_000  # to fit a line through; more change nothing
-_REACH = 3  # pixels that resampling mixes at an edge: Lanczos has the most
-_NEAR = 0.15  # of a pixel
+_REACHES = (
+    3,
+    1,
+    0,
+)  # pixels that resampling mixes at an edge; in a narrow strip fewer are left out
+_NEAR = 0.3  # of a pixel
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
-Paint = Callable[[tuple[int, int]], Image.Image]
+Paint = Callable[[tuple[int, int], float], Image.Image]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +72,54 @@ class Line:
         return found
 
 
-def probe(prompter: Prompter, conversation: Conversation) -> tuple[Mapping[str, Any], ...]:
-    """What the processor makes of the same conversation with black, white and sloped pictures."""
-    return tuple(
-        prompter.processed(_painted(conversation, paint)) for paint in (_black, _white, _slope)
-    )
+class Probe:
+    """What the processor makes of the same conversation with other pictures in it."""
+
+    def __init__(self, prompter: Prompter, conversation: Conversation) -> None:
+        self._prompter, self._conversation = prompter, conversation
+
+    def _show(self, paint: Paint) -> Mapping[str, Any]:
+        return self._prompter.processed(_painted(self._conversation, paint))
+
+    @cached_property
+    def black(self) -> Mapping[str, Any]:
+        """All black."""
+        return self._show(lambda size, number: Image.new("RGB", size, "black"))
+
+    @cached_property
+    def white(self) -> Mapping[str, Any]:
+        """All white."""
+        return self._show(lambda size, number: Image.new("RGB", size, "white"))
+
+    @cached_property
+    def slope(self) -> Mapping[str, Any]:
+        """Red grows to the right, green downwards."""
+        return self._show(lambda size, number: _slope(size))
+
+    @cached_property
+    def numbers(self) -> Mapping[str, Any]:
+        """Each frame of a video a little lighter than the one before, from black to white."""
+        return self._show(lambda size, number: Image.new("RGB", size, (round(255 * number),) * 3))
+
+    @property
+    def places(self) -> tuple[Mapping[str, Any], ...]:
+        """What `locate` needs."""
+        return self.black, self.white, self.slope
+
+
+def frame_numbers(black: Array, white: Array, numbers: Array, frames: int) -> list[int]:
+    """Which frame of so many each of some steps in time begins with; all arrays are (steps, ...).
+
+    Raises:
+        NoMapError: it cannot be told.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = (numbers - black) / (white - black)
+    shares = np.where(np.abs(white - black) > 0, shares, np.nan).reshape(len(shares), -1)
+    found = np.nanpercentile(shares, 1, axis=1) * (frames - 1)  # of several frames, the first
+    if np.abs(found - found.round()).max() > 0.25:
+        raise NoMapError(f"which of the {frames} frames its processor shows cannot be measured")
+    return [int(k) for k in found.round()]
 
 
 def locate(black: Array, white: Array, slope: Array, size: tuple[int, int]) -> Pixels:
@@ -99,12 +148,20 @@ def fit(pixels: Pixels) -> tuple[Line, Line] | None:
     """The lines along which x and y grow over a view; None if they do not grow along lines."""
     rows, columns = np.nonzero(np.isfinite(pixels.x))
     keep = slice(None, None, len(rows) // _POINTS + 1)
-    rows, columns = rows[keep], columns[keep]
+    for reach in _REACHES:
+        found = _fit(pixels, rows[keep], columns[keep], reach)
+        if found is not None:
+            return _exact(found[0]), _exact(found[1])
+    return None
+
+
+def _fit(pixels: Pixels, rows: Indices, columns: Indices, reach: int) -> tuple[Line, Line] | None:
+    """The same without so many pixels at every edge, where resampling mixes colours."""
     lines = _lines(pixels, rows, columns)
-    for _ in range(2):  # once more without what lies near the edges, where colours mix
+    for _ in range(2):  # where the edges are is known better the second time
         if lines is None:
             return None
-        inner = _inside(pixels, lines, rows, columns)
+        inner = _inside(pixels, lines, rows, columns, reach)
         rows, columns = rows[inner], columns[inner]
         lines = _lines(pixels, rows, columns)
     if lines is None:
@@ -113,7 +170,7 @@ def fit(pixels: Pixels) -> tuple[Line, Line] | None:
         np.abs(lines[0].at(columns + 0.5) - pixels.x[rows, columns]).max(),
         np.abs(lines[1].at(rows + 0.5) - pixels.y[rows, columns]).max(),
     ]
-    return (_exact(lines[0]), _exact(lines[1])) if max(wrong) < _TOLERANCE else None
+    return lines if max(wrong) < _TOLERANCE else None
 
 
 def _lines(pixels: Pixels, rows: Indices, columns: Indices) -> tuple[Line, Line] | None:
@@ -131,7 +188,7 @@ def _lines(pixels: Pixels, rows: Indices, columns: Indices) -> tuple[Line, Line]
 
 
 def _inside(
-    pixels: Pixels, lines: tuple[Line, Line], rows: Indices, columns: Indices
+    pixels: Pixels, lines: tuple[Line, Line], rows: Indices, columns: Indices, reach: int
 ) -> NDArray[np.bool_]:
     """Which pixels are far enough from the edges of the picture and of the view."""
     inner = np.ones(len(rows), dtype=bool)
@@ -139,7 +196,7 @@ def _inside(
     for line, at, length, size in zip(
         lines, (columns, rows), (width, height), pixels.size, strict=True
     ):
-        border = _REACH * max(1 / size, line.step)  # of the picture, in shares
+        border = reach * max(1 / size, line.step)  # of the picture, in shares
         share = line.at(at + 0.5)
         inner &= (share > border) & (share < 1 - border)
         inner &= (at >= border / line.step) & (at < length - border / line.step)
@@ -160,9 +217,11 @@ def _painted(conversation: Conversation, paint: Paint) -> Conversation:
 
     def painted(part: Part) -> Part:
         if part.kind == "image":
-            return replace(part, media=paint(next(images).size))
+            return replace(part, media=paint(next(images).size, 0.0))
         if part.kind == "video":
-            return replace(part, media=[paint(frame.size) for frame in next(videos)])
+            frames = next(videos)
+            last = max(len(frames) - 1, 1)
+            return replace(part, media=[paint(one.size, k / last) for k, one in enumerate(frames)])
         return part
 
     return Conversation(
@@ -171,14 +230,6 @@ def _painted(conversation: Conversation, paint: Paint) -> Conversation:
             for turn in conversation.turns
         )
     )
-
-
-def _black(size: tuple[int, int]) -> Image.Image:
-    return Image.new("RGB", size, "black")
-
-
-def _white(size: tuple[int, int]) -> Image.Image:
-    return Image.new("RGB", size, "white")
 
 
 def _slope(size: tuple[int, int]) -> Image.Image:

@@ -11,15 +11,13 @@ import torch
 
 from lookback.engines.transformers.layouts.grids import NoMapError, Tokens
 from lookback.engines.transformers.layouts.patches import patch_tokens
-from lookback.engines.transformers.layouts.probe import locate
+from lookback.engines.transformers.layouts.probe import Probe, frame_numbers, locate
 from lookback.engines.transformers.layouts.settings import (
     entry,
     has_class_token,
-    pair,
     patch_size,
-    setting,
 )
-from lookback.engines.transformers.layouts.views import Probes, Shape, Size, place_view
+from lookback.engines.transformers.layouts.views import Shape, Size, place_view, to_array
 from lookback.families import Layout
 
 
@@ -37,44 +35,44 @@ class Step:
 
 
 def patch_steps(
-    layout: Layout, config: Any, inputs: Mapping[str, Any], number: int, frames: int, count: int
+    layout: Layout,
+    config: Any,
+    inputs: Mapping[str, Any],
+    probe: Probe,
+    number: int,
+    frames: int,
+    count: int,
 ) -> list[Step]:
     """The steps of a video that is taken in patches of space and time.
 
     Args:
         layout, config, inputs: the model's.
+        probe: what the processor makes of frames with known colours.
         number: which of the videos.
         frames: how many frames were given.
         count: how many tokens the video has.
     """
     tokens = patch_tokens(layout, config, inputs, "video")[number]
     steps = count // tokens.count
-    together = _merged_frames(config)
-    if steps * tokens.count != count or steps != math.ceil(frames / together):
-        raise NoMapError(
-            f"of {frames} frames it has {steps} steps, not one per {together}: "
-            "its processor may have left some out"
-        )
-    return [Step(k * together, tokens) for k in range(steps)]
-
-
-def _merged_frames(config: Any) -> int:
-    """How many frames become one step in time."""
-    for name in ("temporal_merge_size", "temporal_patch_size"):
-        value = setting(config, f"vision_config.{name}")
-        if value is not None:
-            return pair(value)[0]
-    return 1
+    patches = torch.as_tensor(entry(inputs, "video_grid_thw")).prod(-1).tolist()
+    if steps * tokens.count != count or patches[number] % steps:
+        raise NoMapError(f"its video has {count} tokens, in steps of {tokens.count}")
+    mine = slice(sum(patches[:number]), sum(patches[: number + 1]))
+    black, white, numbers = (
+        to_array(entry(one, "pixel_values_videos"))[mine].reshape(steps, -1)
+        for one in (probe.black, probe.white, probe.numbers)
+    )
+    return [Step(k, tokens) for k in frame_numbers(black, white, numbers, frames)]
 
 
 def view_steps(
-    layout: Layout, config: Any, probes: Probes, number: int, sizes: Sequence[Size], count: int
+    layout: Layout, config: Any, probe: Probe, number: int, sizes: Sequence[Size], count: int
 ) -> list[Step]:
     """The steps of a video whose frames are views; `sizes` are those of the frames."""
-    three = [torch.as_tensor(entry(one, "pixel_values_videos"))[number].double() for one in probes]
-    black, white, slope = (one.numpy() for one in three)
-    if len(black) != len(sizes):
-        raise NoMapError(f"of {len(sizes)} frames its processor shows it {len(black)}")
+    black, white, slope, numbers = (
+        to_array(entry(one, "pixel_values_videos")[number])
+        for one in (*probe.places, probe.numbers)
+    )
     shape, behind = _frame_shape(layout, config, black.shape[-2:])
     before = (count - behind) // len(black) - shape.count
     if (shape.count + before) * len(black) + behind != count or before not in (
@@ -83,11 +81,10 @@ def view_steps(
     ):
         raise NoMapError(f"its video has {count} tokens, and {len(black)} frames of {shape.count}")
     steps = []
-    for k, (view, size) in enumerate(
-        zip(zip(black, white, slope, strict=True), sizes, strict=True)
-    ):
-        grid = place_view(locate(*view, size), shape, before)
-        steps.append(Step(k, Tokens(shape.count + before, (grid,))))
+    for k, frame in enumerate(frame_numbers(black, white, numbers, len(sizes))):
+        view = locate(black[k], white[k], slope[k], sizes[frame])
+        grid = place_view(view, shape, before)
+        steps.append(Step(frame, Tokens(shape.count + before, (grid,))))
     last = steps[-1].tokens
     steps[-1] = replace(steps[-1], tokens=replace(last, count=last.count + behind))
     return steps

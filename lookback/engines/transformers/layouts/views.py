@@ -21,7 +21,7 @@ from lookback.engines.transformers.layouts.grids import (
     tile_edges,
     tile_places,
 )
-from lookback.engines.transformers.layouts.probe import Line, Pixels, fit, join, locate
+from lookback.engines.transformers.layouts.probe import Line, Pixels, Probe, fit, join, locate
 from lookback.engines.transformers.layouts.settings import (
     cell_size,
     entry,
@@ -30,7 +30,6 @@ from lookback.engines.transformers.layouts.settings import (
 )
 from lookback.families import Layout
 
-Probes = tuple[Mapping[str, Any], ...]
 Size = tuple[int, int]
 
 TOO_SMALL = "which part of the picture its processor shows the model cannot be measured"
@@ -64,7 +63,7 @@ class Shape:
 
 def read_views(inputs: Mapping[str, Any], config: Any) -> list[NDArray[np.float64]]:
     """The pixels of every view that images are shown in, each (3, height, width), in order."""
-    pixels = _array(entry(inputs, "pixel_values", "pixel_values_images"))
+    pixels = to_array(entry(inputs, "pixel_values", "pixel_values_images"))
     if "spatial_shapes" in inputs:
         return [
             _unfold(one, shape, patch_size(config))
@@ -79,7 +78,8 @@ def read_views(inputs: Mapping[str, Any], config: Any) -> list[NDArray[np.float6
     return views
 
 
-def _array(pixels: Any) -> NDArray[np.float64]:
+def to_array(pixels: Any) -> NDArray[np.float64]:
+    """Pixels, whatever they come in."""
     found: NDArray[np.float64] = torch.as_tensor(pixels).double().numpy()
     return found
 
@@ -92,18 +92,18 @@ def _unfold(patches: NDArray[np.float64], grid: Sequence[int], patch: Size) -> N
 
 
 def view_tokens(
-    layout: Layout, config: Any, probes: Probes, sizes: Sequence[Size], counts: list[int] | None
+    layout: Layout, config: Any, probe: Probe, sizes: Sequence[Size], counts: list[int] | None
 ) -> list[Tokens | NoMapError]:
     """The tokens of every image.
 
     Args:
         layout: the model's.
         config: the model's.
-        probes: what the processor makes of pictures with known colours.
+        probe: what the processor makes of pictures with known colours.
         sizes: width and height of the pictures.
         counts: how many tokens each image has; None if that is not known.
     """
-    black, white, slope = (read_views(one, config) for one in probes)
+    black, white, slope = (read_views(one, config) for one in probe.places)
     shapes = [Shape.of(config, layout, one.shape[-2:]) for one in black]
     before = _class_tokens(config, shapes, counts)
     found: list[Tokens | NoMapError] = []

@@ -1,5 +1,6 @@
 """The pointing game: its hits against eager maps and boxes by hand, its tables, and the page's."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -121,6 +122,10 @@ def test_the_page_is_of_the_shipped_weights(tmp_path):
     assert f"descriptions of {pointing.ITEMS} test scenes" in table
     for way in ("all layers", "layer 0", "log p"):
         assert f"| {way} |" in table
+    points = float(re.search(r"\| all layers \| ([\d.]+) ", table)[1])
+    chance = float(re.search(r"chance ([\d.]+) %", table)[1])
+    assert "seven in ten words point at what they name, one in eleven would by chance" in text
+    assert (round(points / 10), round(100 / chance)) == (7, 11)
     copy = tmp_path / "look.md"
     copy.write_text(text, encoding="utf-8")
     pointing.write(table.strip("\n") + "\n", fingerprint(LVLM), copy)

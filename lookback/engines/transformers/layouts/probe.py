@@ -182,7 +182,8 @@ def _lines(pixels: Pixels, rows: Indices, columns: Indices) -> tuple[Line, Line]
     (start_x, start_y), (right_x, right_y), (down_x, down_y) = np.linalg.lstsq(points, values)[0]
     height, width = pixels.shape
     aside = max(abs(right_y) * width, abs(down_x) * height)
-    if aside > _TOLERANCE or min(right_x, down_y) <= 0:
+    grown = min(right_x * np.ptp(columns), down_y * np.ptp(rows))
+    if aside > _TOLERANCE or grown < _TOLERANCE:
         return None
     return Line(start_x, right_x), Line(start_y, down_y)
 

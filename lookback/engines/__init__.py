@@ -181,16 +181,16 @@ class Engine(Protocol):
     ) -> Candidates:
         """Draw candidates, and every few tokens go on from the best: a beam of segments.
 
-        At each checkpoint the best `keep` of those still being written go on, the others end as
+        At each checkpoint the best `keep` go on, the others that are still being written end as
         "pruned", and forks of the best, each with random numbers of its own, take the free places.
-        A finished candidate stays, and competes in the end by its full score. Candidates that say
-        the same are merged. The result tells the tree: a fork has `parent` and `forked_at`.
+        A finished candidate stays, and competes by its full score. Candidates that say the same are
+        merged. The result tells the tree: a fork has `parent` and `forked_at`.
 
         Args:
             image: as for `sample`.
             question: as for `sample`.
-            width: how many candidates there are at a time, finished ones among them.
-            keep: how many of those still being written go on.
+            width: how many candidates there are at a time.
+            keep: how many are kept at a checkpoint; a finished one among them is not forked.
             every: the tokens from one checkpoint to the next.
             messages: as for `sample`.
             video: as for `sample`.

@@ -34,11 +34,25 @@ def test_what_says_the_same_goes_on_once():
 
 
 def test_finished_candidates_are_never_ended_nor_forked():
-    drafts = {0: draft([1], -9, running=False), 1: draft([2], -0.1, running=False)}
+    drafts = {0: draft([1], -9, running=False), 1: draft([2], -6, running=False)}
     drafts |= {2: draft([3], -3), 3: draft([4], -4), 4: draft([5], -5)}
     decision = search(width=6, keep=2).decide(4, drafts)
     assert decision.ends == {4: PRUNED}
-    assert set(decision.forks) <= {2, 3}
+    assert sorted(decision.forks) == [2, 2, 3, 3]  # those far behind take nobody's place
+
+
+def test_a_finished_candidate_among_the_best_holds_its_share():
+    drafts = {0: draft([1], -0.1, running=False), 1: draft([2], -3), 2: draft([3], -4)}
+    decision = search(width=6, keep=2).decide(4, drafts)
+    assert decision.ends == {2: PRUNED}
+    assert list(decision.forks) == [1, 1]  # three rows go on, not six
+
+
+def test_one_short_answer_drawn_often_holds_one_place():
+    drafts = {i: draft([1], -0.1, running=False) for i in range(5)}
+    drafts |= {5: draft([2], -3), 6: draft([3], -4)}
+    decision = search(width=6, keep=2).decide(4, drafts)
+    assert decision.ends == dict.fromkeys([1, 2, 3, 4], MERGED) | {6: PRUNED}
 
 
 def test_nothing_is_forked_where_nothing_is_written():

@@ -223,7 +223,9 @@ def test_the_figures_cells_are_to_scale(result):
     for alpha, (low, high) in zip(ALPHAS, pairwise(alphas), strict=True):
         assert low < alpha < high
     result.figure.draw_without_rendering()
-    ticks = dict(zip(axis.get_yticks(), (t.get_text() for t in axis.get_yticklabels()), strict=True))
+    ticks = dict(
+        zip(axis.get_yticks(), (t.get_text() for t in axis.get_yticklabels()), strict=True)
+    )
     assert {at: ticks[at] for at in (0.25, 1, 8)} == {0.25: "0.25", 1: "1", 8: "8"}
 
 

@@ -88,8 +88,8 @@ def _print_beside(out: Console, ranked: list[Candidate], scorer: str) -> None:
     for name, width in zip((COLUMNS[0], scorer, *COLUMNS[2:]), WIDTHS, strict=True):
         table.add_column(name, justify="right", no_wrap=True, min_width=width)
     table.add_column("answer", overflow="fold", ratio=1)
-    for candidate in ranked:
-        table.add_row(*_numbers(candidate), _one_line(candidate))
+    for rank, candidate in enumerate(ranked, start=1):
+        table.add_row(*_numbers(rank, candidate), _one_line(candidate))
     out.print(table)
 
 
@@ -101,14 +101,14 @@ def _print_below(out: Console, ranked: list[Candidate], scorer: str) -> None:
 
     out.print(f"score: {scorer}", highlight=False, markup=False)
     out.print(line(COLUMNS), style="bold", highlight=False, markup=False)
-    for candidate in ranked:
-        out.print(line(_numbers(candidate)), highlight=False, markup=False, overflow="fold")
+    for rank, candidate in enumerate(ranked, start=1):
+        out.print(line(_numbers(rank, candidate)), highlight=False, markup=False, overflow="fold")
         out.print(Padding(_one_line(candidate), (0, 0, 0, 4)))
 
 
-def _numbers(candidate: Candidate) -> tuple[str, ...]:
-    """Which draw it is, its score, means of log p and A, how long it is."""
-    place, length = str(candidate.index), str(len(candidate.signals))
+def _numbers(rank: int, candidate: Candidate) -> tuple[str, ...]:
+    """Its rank, its score, means of log p and A, how long it is."""
+    place, length = str(rank), str(len(candidate.signals))
     if not len(candidate.signals):
         return place, "-", "-", "-", length
     values = candidate.score, candidate.log_prob.mean(), candidate.visual_lookback.mean()

@@ -96,7 +96,8 @@ def test_pruning_changes_nothing_but_ends(name):
         assert b.finish == (a.finish if end is None else "pruned")
         length = len(a.tokens) if end is None else end
         assert b.token_ids.tolist() == a.token_ids[:length].tolist()
-        np.testing.assert_allclose(stack(b), stack(a)[:, :length], atol=1e-5, rtol=1e-4)
+        rounding = 1e-5 if name == "llama4" else 0  # an expert has as many rows as it is given
+        np.testing.assert_allclose(stack(b), stack(a)[:, :length], atol=rounding, rtol=rounding)
 
 
 def test_what_is_pruned_leaves_the_batch(embedded, scene, monkeypatch):

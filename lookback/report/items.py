@@ -1,4 +1,15 @@
-"""A run's items, in blocks: what each was asked, what its candidates say, what controls add."""
+"""A run's items, in blocks: what each was asked, what its candidates say, what controls add.
+
+A block (see pages/blocks.py) has of each item: truth [[name, text]], image (a position among the
+page's, or null), reason (why there is none), candidates [tokens, quality or null, finish] each, as
+drawn, and
+
+controls   by the image it was scored with ("random", "none"): image, reason, source (the id of the
+           item whose image it was, or null), scored (of each candidate: whether its numbers are
+           here), and missing (why they are not, where they are not)
+
+Its numbers are the signals of all tokens of the block, "random.log_prob" those of a control.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from lookback.report.blocks import ITEMS, pack
+from lookback.pages.blocks import pack
 from lookback.report.controls import COMPARED, Control
 from lookback.report.pictures import Pictures
 from lookback.runs import Run
@@ -19,6 +30,8 @@ from lookback.studies import Runs
 
 CONTROLS = {"random": "another image", "none": "no image"}
 """The controls that are compared, and what they are called."""
+ITEMS = 20
+"""How many items a block has: few, so that it opens at once; many, so that it compresses."""
 
 
 @dataclass

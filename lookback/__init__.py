@@ -27,6 +27,7 @@ if _typing.TYPE_CHECKING:
     )
     from lookback.engines.transformers import record
     from lookback.families import FAMILIES, Family
+    from lookback.look import Look, Picture
     from lookback.runs import Run, open_run
     from lookback.scores.base import scorer, scorers
     from lookback.scores.formula import (
@@ -54,6 +55,7 @@ _HOMES = {
     ),
     "lookback.engines.transformers": ("record",),
     "lookback.families": ("FAMILIES", "Family"),
+    "lookback.look": ("Look", "Picture"),
     "lookback.runs": ("Run", "open_run"),
     "lookback.scores.base": ("scorer", "scorers"),
     "lookback.scores.formula": ("lookback_score", "lookback_scores", "relevance", "token_scores"),
@@ -71,6 +73,8 @@ __all__ = [
     "Engine",
     "Family",
     "Identity",
+    "Look",
+    "Picture",
     "Run",
     "Signals",
     "SourceError",

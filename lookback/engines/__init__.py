@@ -20,6 +20,7 @@ from lookback.signals import Candidate, Candidates
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
     from lookback.engines.checks import CheckReport
+    from lookback.look import Look
     from lookback.videos import VideoLike
 
     Response = str | Sequence[int] | Candidate
@@ -28,11 +29,12 @@ F = TypeVar("F", bound="Callable[..., Engine]")
 Progress = Callable[[int, int], None]
 """Called with (done, total) while something long runs."""
 
-Ability = Literal["sample", "score", "knockout", "generate", "check", "by_layer"]
+Ability = Literal["sample", "score", "knockout", "look", "generate", "check", "by_layer"]
 ABILITIES: dict[Ability, str] = {
     "sample": "draw candidates",
     "score": "score given responses",
     "knockout": "hide vision tokens from a response (knock-out)",
+    "look": "tell where a response looked (look)",
     "generate": "answer prompts",
     "check": "compare its numbers with slow ones (check)",
     "by_layer": "read A_t layer by layer (by_layer)",
@@ -203,6 +205,37 @@ class Engine(Protocol):
             progress: as for `score`.
         """
         refuse(self, "knockout")
+
+    def look(
+        self,
+        image: Images = None,
+        question: str | None = None,
+        response: Response = "",
+        *,
+        messages: Messages | None = None,
+        video: VideoLike | None = None,
+        source: SourceLike = None,
+        layers: tuple[int, int] | None = None,
+        relative_to: str | None = None,
+        progress: Progress | None = None,
+    ) -> Look:
+        """Where a response looked: the attention of each of its tokens on each source token.
+
+        With all layers, what a token pays to all of them together is its A_t.
+
+        Args:
+            image: as for `score`.
+            question: as for `score`.
+            response: one response: text, token ids, or a candidate.
+            messages: as for `score`.
+            video: as for `score`.
+            source: as for `score`; there must be one.
+            layers: the decoder's attention layers to read, end exclusive; by default all of them.
+            relative_to: another question about the same images, e.g. "Describe the image.": the
+                same tokens' attention after it is kept as `Look.baseline`.
+            progress: called with (tokens done, of so many).
+        """
+        refuse(self, "look")
 
     def generate(
         self,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from engines.reference import QUESTION, attention, eager_signals, inputs_of, noise
+from engines.reference import QUESTION, attention, eager_look, eager_signals, inputs_of, noise
 from zoo import (
     EXTRA_NAMES,
     KNOWN,
@@ -55,6 +55,19 @@ def test_scored_signals_equal_those_from_attention_maps(zoo, lb):
     assert np.ptp(np.concatenate([c.visual_lookback for c in cands])) > 0.01  # not a constant
 
 
+def test_where_it_looked_equals_attention_maps(zoo, lb):
+    """Every token's attention on every vision token; it sums to A_t."""
+    response = [30, 31, 45, 33, 90]
+    (scored,) = lb.score(noise(), QUESTION, [response])
+    found = lb.look(noise(), QUESTION, response)
+    np.testing.assert_allclose(found.weights.sum(1), scored.visual_lookback, atol=1e-6, rtol=0)
+    inputs, layers = inputs_of(lb, noise(), QUESTION), (0, lb._decoder.layers)
+    expected = eager_look(zoo.model, inputs, response, layers)
+    np.testing.assert_allclose(found.weights, expected, atol=TOLERANCE, rtol=TOLERANCE)
+    assert found.weights.std(0).max() > 1e-3  # rows differ, and so do columns
+    assert found.weights.std(1).max() > 1e-3
+
+
 @pytest.mark.parametrize("source", [None, "image:1"])
 def test_several_images_equal_attention_maps(zoo, lb, source):
     """Of two sizes, so that they have not the same number of tokens where that can vary."""
@@ -67,6 +80,9 @@ def test_several_images_equal_attention_maps(zoo, lb, source):
     inputs, mask = lb._inputs(Conversation.of(images, QUESTION), source)
     expected = eager_signals(lb.model, inputs, [30, 31, 32], mask)
     np.testing.assert_allclose(stack(found), expected, atol=TOLERANCE, rtol=TOLERANCE)
+    look = lb.look(images, QUESTION, [30, 31, 32], source=source)
+    assert look.source == int(mask.sum())
+    np.testing.assert_allclose(look.weights.sum(1), found.visual_lookback, atol=1e-6, rtol=0)
 
 
 def test_what_was_sampled_scores_the_same(lb):

@@ -50,6 +50,7 @@ from lookback.engines.transformers.support import (
     text_config,
 )
 from lookback.engines.transformers.tap import LastRow, reading, tapped
+from lookback.engines.transformers.weights import LastRowWeights, RowWeights
 from lookback.signals import SIGNALS
 
 LOGIT_BYTES = 2**28
@@ -121,12 +122,18 @@ class Decoder:
         ):
             yield
 
-    def prefill(self, inputs: Mapping[str, Any], source: Tensor) -> Prefix:
+    def prefill(
+        self,
+        inputs: Mapping[str, Any],
+        source: Tensor,
+        layers: tuple[int, int] | None = None,
+    ) -> Prefix:
         """Send a prompt, as a processor made it (batch of one), through the model.
 
         Args:
             inputs: what the model takes.
             source: (P,), True for the tokens whose attention A_t is.
+            layers: if given, `Prefix.weights` are read in these attention layers, end exclusive.
 
         Raises:
             ValueError: it is no prompt of this model.
@@ -147,6 +154,8 @@ class Decoder:
         source = source.to(ids.device)
         cache = prompt_cache(self.model)
         reader = LastRow(source[None], keys=ids.shape[1], by_layer=True)
+        if layers is not None and source.any():
+            reader = LastRowWeights(source[None], layers)
         with self._running(), reading(reader):
             try:
                 out = self.model(**inputs, past_key_values=cache, use_cache=True, **self.last_row)
@@ -155,6 +164,8 @@ class Decoder:
                 raise
             logits, lookback = out.logits[:, -1], reader.lookback(self.layers)
             prefix = Prefix.of(cache, ids[0], source, logits, lookback)
+            if isinstance(reader, LastRowWeights):
+                prefix.weights = reader.rows.take()
             prefix.state = snapshot(self.model)
         if inputs.get("position_ids") is not None:
             prefix.positions = inputs["position_ids"][..., -1:] + 1
@@ -226,6 +237,55 @@ class Decoder:
 
         return self._batched(prefix, responses, hide, progress)
 
+    def look(
+        self,
+        inputs: Mapping[str, Any],
+        source: Tensor,
+        response: Sequence[int],
+        layers: tuple[int, int],
+        progress: Progress | None = None,
+    ) -> Tensor:
+        """The attention that the row predicting each token pays to each source token, (T, source).
+
+        It is the mean over all heads of the chosen layers; with all layers a row sums to A_t. The
+        first token's row is read in the prompt's own pass: layers with a state cannot go back.
+
+        Args:
+            inputs: the prompt, as for `prefill`.
+            source: (P,), as for `prefill`; the columns are its tokens in the prompt's order.
+            response: token ids, at least one.
+            layers: which attention layers, end exclusive.
+            progress: called with (tokens done, of so many).
+        """
+        prefix = self.prefill(inputs, source, layers)
+        if prefix.weights is None:
+            raise ValueError("this prompt has no source tokens to look at")
+        self._check_length(prefix, len(response))
+        ids = torch.tensor([list(response)], device=prefix.logits.device)
+        found = prefix.weights.new_empty(len(response), prefix.source)
+        found[:1] = prefix.weights
+        cache, reader = SharedCache(prefix, 1), RowWeights(prefix, layers)
+        tell = progress or (lambda done, total: None)
+        tell(1, len(response))
+        with self._running(prefix), reading(reader):
+            for part in self._pieces(1, len(response) - 1):
+                self._forward(ids[:, :-1][:, part], cache, reader, keep=self.last_row)
+                found[1:][part] = reader.rows.take()
+                tell(1 + cache.fed, len(response))
+        return found
+
+    def _check_length(self, prefix: Prefix, longest: int) -> None:
+        """Refuse responses that are too long after this prompt.
+
+        Raises:
+            ValueError: they are.
+        """
+        if prefix.length + longest > self.max_length:
+            raise ValueError(
+                f"prompt and response together have {prefix.length + longest} tokens, "
+                f"the model takes {self.max_length}"
+            )
+
     def _batched(
         self,
         prefix: Prefix,
@@ -234,12 +294,7 @@ class Decoder:
         progress: Progress | None,
     ) -> list[Continuation]:
         """Work on responses of like length together; results in the order of the responses."""
-        longest = max(len(ids) for ids in responses)
-        if prefix.length + longest > self.max_length:
-            raise ValueError(
-                f"prompt and response together have {prefix.length + longest} tokens, "
-                f"the model takes {self.max_length}"
-            )
+        self._check_length(prefix, max(len(ids) for ids in responses))
         found: dict[int, Continuation] = {}
         with self._running(prefix):
             for batch in batches([len(ids) for ids in responses], self.batch_rows):
@@ -299,7 +354,7 @@ class Decoder:
         with reading(reader):
             for part in self._pieces(n, length):
                 reader.valid = valid[:, part]
-                self._forward(ids[:, part], cache, reader)
+                self._forward(ids[:, part], cache, reader, keep=self.last_row)
         return reader.received
 
     def _forward(
@@ -308,8 +363,12 @@ class Decoder:
         cache: SharedCache,
         reader: SharedPrefix,
         habits: Habits | None = None,
+        keep: Mapping[str, int] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Logits (n, R, V) and A_t (1 or 1 + L, n, R) of the next R tokens of each continuation."""
+        """Logits (n, R, V) and A_t (1 or 1 + L, n, R) of the next R tokens of each continuation.
+
+        `keep`: `last_row` for one row of logits alone, where nobody reads the others.
+        """
         start, end = cache.prefix.length, cache.prefix.length + cache.fed + ids.shape[1]
         for length in self.switches:
             if start <= length < end:
@@ -317,9 +376,10 @@ class Decoder:
                     f"a prompt of {start} tokens goes on beyond {length}, where this model turns "
                     "all its positions in another way: make the response shorter"
                 )
-        more = {}
+        more: dict[str, Any] = {}
         if cache.prefix.positions is not None or (habits or self.habits).positions:
             more["position_ids"] = cache.next_positions(ids)
+        more |= keep or {}
         out = self.model(input_ids=ids, past_key_values=cache, use_cache=True, **more)
         cache.fed += ids.shape[1]
         if not self.tap:

@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
     from lookback.engines import Response
     from lookback.engines.checks import CheckReport
+    from lookback.look import Look
     from lookback.videos import VideoLike
 
 PACKAGES = ("torch", "transformers", "tokenizers")
@@ -157,6 +159,27 @@ class TransformersEngine(Engine):
         conversation = Conversation.of(image, question, messages, video)
         return self._given(conversation, source, given, work)
 
+    def look(
+        self,
+        image: Images = None,
+        question: str | None = None,
+        response: Response = "",
+        *,
+        messages: Messages | None = None,
+        video: VideoLike | None = None,
+        source: SourceLike = None,
+        layers: tuple[int, int] | None = None,
+        relative_to: str | None = None,
+        progress: Progress | None = None,
+    ) -> Look:
+        """As the contract says: one pass for the prompt and one for the response."""
+        from lookback.engines.transformers.looking import look
+
+        conversation = Conversation.of(image, question, messages, video)
+        chosen = self._check_layers((0, self._decoder.layers) if layers is None else layers)
+        with self._lock:
+            return look(self, conversation, response, source, chosen, relative_to, progress)
+
     def _given(
         self,
         conversation: Conversation,
@@ -182,7 +205,16 @@ class TransformersEngine(Engine):
                 f"{layers[0]}-{layers[1]} of {depth}",
                 stacklevel=3,
             )
-        first, last = layers or self.family.vauq_layers or (0, 0)
+        return self._check_layers(layers or self.family.vauq_layers or (0, 0))
+
+    def _check_layers(self, layers: tuple[int, int]) -> tuple[int, int]:
+        depth = self._decoder.layers
+        try:
+            first, last = (index(layer) for layer in layers)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"layers = {layers!r:.60}: the first and the end (exclusive), e.g. (0, {depth})"
+            ) from None
         if not 0 <= first < last <= depth:
             raise ValueError(
                 f"layers {first}-{last} (end exclusive): this model has {depth} attention layers; "

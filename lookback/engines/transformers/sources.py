@@ -73,6 +73,28 @@ def source_mask(
     return mask
 
 
+def media_masks(
+    prompter: Prompter, conversation: Conversation, ids: Sequence[int], source: SourceLike = None
+) -> dict[str, Tensor]:
+    """The vision tokens of each image and video of the source, (P,), by names as "image:0".
+
+    Raises:
+        SourceError: there is no such source, or its images cannot be told apart.
+    """
+    chosen = conversation.source(source)
+    layout: _Layout | None = None
+    found = {}
+    for kind, numbers in zip(_KINDS, (chosen.images, chosen.videos), strict=True):
+        for number in sorted(numbers):
+            if len(conversation.parts(kind)) == 1:
+                own = torch.eq(torch.tensor(list(ids)), prompter.media_tokens[kind])
+            else:
+                layout = layout or _Layout.of(prompter, conversation, ids)
+                own = layout.media(kind, frozenset([number]))
+            found[f"{kind}:{number}"] = own
+    return found
+
+
 @dataclass(frozen=True)
 class _Layout:
     """Where everything is in a prompt.

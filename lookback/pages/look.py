@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lookback.limits import one_line
 
 if TYPE_CHECKING:
-    from lookback.look import Look
+    from lookback.look import Look, Relative
 
 LARGEST = 1024
 """Pixels that a picture of the page has at most; of several pictures half."""
 KINDS = (".html", ".png")
 
 
-def save(look: Look, path: str | Path, question: str | None = None) -> None:
+def save(
+    look: Look,
+    path: str | os.PathLike[str],
+    question: str | None = None,
+    relative: Relative = False,
+) -> None:
     """Write a look: `.html` for the page, `.png` for the strip.
 
     Args:
         look: what to show.
         path: where to; its suffix says what.
         question: what was asked, if the page is to say it.
+        relative: which map the strip has, and the page shows first; as for `Look.heatmap`.
 
     Raises:
         ValueError: the suffix is another, or there is nothing to show.
@@ -30,20 +37,21 @@ def save(look: Look, path: str | Path, question: str | None = None) -> None:
     target = check_output(path)
     check_look(look)
     if target.suffix.lower() == ".html":
-        target.write_text(look_page(look, question), encoding="utf-8")
+        target.write_text(look_page(look, question, relative), encoding="utf-8")
         return
     from lookback.pages.strip import strip
 
-    strip(look).save(target)
+    strip(look, relative).save(target)
 
 
-def check_output(path: str | Path) -> Path:
+def check_output(path: str | os.PathLike[str]) -> Path:
     """The path of a file that a look can be written to.
 
     Raises:
         ValueError: its suffix names no kind that there is.
         FileNotFoundError: its folder is not there.
         IsADirectoryError: it is a folder.
+        PermissionError: one may not write there.
     """
     target = Path(path)
     if target.suffix.lower() not in KINDS:
@@ -54,6 +62,8 @@ def check_output(path: str | Path) -> Path:
         raise IsADirectoryError(f"{str(target)!r} is a folder: name a file")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"no folder {str(target.parent)!r}: make it first")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise PermissionError(f"cannot write {str(target)!r}: name another file")
     return target
 
 
@@ -64,13 +74,15 @@ def check_look(look: Look) -> None:
         ValueError: it has no picture, or no token.
     """
     if not look.pictures:
-        raise ValueError("this look has no picture: its source is text, there is nothing to draw")
+        raise ValueError(
+            "this look has no picture: look.weights has what each token paid to each of the source"
+        )
     if not len(look.tokens):
         raise ValueError("this look has no tokens: an empty response looks nowhere")
 
 
-def look_page(look: Look, question: str | None = None) -> str:
-    """The page, as HTML to be saved as UTF-8."""
+def look_page(look: Look, question: str | None = None, relative: Relative = False) -> str:
+    """The page, as HTML to be saved as UTF-8; the arguments are those of `save`."""
     from lookback.pages import image_uri, render
     from lookback.pages.blocks import pack
     from lookback.pages.look_data import look_head, look_numbers
@@ -82,6 +94,7 @@ def look_page(look: Look, question: str | None = None) -> str:
         title="LookBack: where each word looked",
         question=question,
         about=about(look),
+        mode=relative if isinstance(relative, str) else ("tokens" if relative else "raw"),
         hue=get_scorer("visual_lookback").color,
         block=pack([look_head(look)], look_numbers(look)),
         images=[image_uri(one.image, largest) for one in look.pictures],

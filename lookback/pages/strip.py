@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from lookback.pages.fonts import font_for
 from lookback.phrases import Word
 
 if TYPE_CHECKING:
-    from lookback.look import Look
+    from lookback.look import Look, Relative
 
 MOST = 60
 """Words that are shown; how many more there are is said below them."""
@@ -28,10 +29,14 @@ LETTERS, NUMBERS = 19, 15
 PAPER, INK, MUTED = "#fbfaf7", "#22252a", "#6a6f78"
 
 
-def strip(look: Look) -> Image.Image:
+def strip(look: Look, relative: Relative = False) -> Image.Image:
     """The picture as it is, then one for each content word of the response, in rows.
 
     Where there are several pictures, a word is shown on the one that it looked at most.
+
+    Args:
+        look: what to show.
+        relative: as for `Look.heatmap`.
 
     Raises:
         ValueError: no picture has a known layout, so that there is no map.
@@ -42,7 +47,7 @@ def strip(look: Look) -> Image.Image:
             "the layout of this model's vision tokens is not known: there is no map to draw; "
             "write .html for what is known"
         )
-    words = shown_words(look)
+    look, words = shrink(look, TILE), shown_words(look)
     several = len(placed) > 1
     plain, lit = {}, []
     for word in words[:MOST]:
@@ -52,11 +57,21 @@ def strip(look: Look) -> Image.Image:
         plain[name] = _tile(look, look.pictures[best].image, name, "", len(words))
         a = float(look.weights[word.tokens].sum(1, dtype=np.float64).mean())
         note = f"A {a:.2f}" + (f", {name}" if several else "")
-        overlay = look.overlay(word.tokens, picture=best)
+        overlay = look.overlay(word.tokens, picture=best, relative=relative)
         lit.append(_tile(look, overlay, word.text, note, len(words)))
     left = len(words) - MOST
     more = f"and {left} more words" if left > 0 else ""
     return _sheet([*list(plain.values())[:PLAIN], *lit], more)
+
+
+def shrink(look: Look, largest: int) -> Look:
+    """The same look, its pictures no larger than they will be seen: maps are as large as they."""
+    small = []
+    for picture in look.pictures:
+        image = picture.image.convert("RGB")
+        image.thumbnail((largest, largest), Image.Resampling.LANCZOS)
+        small.append(replace(picture, image=image))
+    return replace(look, pictures=tuple(small))
 
 
 def shown_words(look: Look) -> list[Word]:

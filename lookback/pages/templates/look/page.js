@@ -5,7 +5,7 @@ const NO_PLACES = "The layout of this model’s vision tokens is not known, so t
   + "each word looked at it is known, and where is not.";
 
 function show(look) {
-  const state = { word: null, pointed: null, cell: null, mode: "raw", picture: 0 };
+  const state = { word: null, pointed: null, cell: null, mode: document.querySelector("main").dataset.mode, picture: 0 };
   const words = $("words");
 
   /** What is shown now. The word under the pointer comes before the chosen one. */

@@ -54,7 +54,8 @@ class Picture:
 
     def __repr__(self) -> str:
         width, height = self.image.size
-        known = "no known layout" if self.boxes is None else f"{len(self.grids)} grids"
+        grids = " and ".join("{} by {}".format(*grid.shape) for grid in self.grids)
+        known = "no known layout" if self.boxes is None else grids or "no grid"
         return f"Picture({self.name!r}, {width}x{height}, {len(self.columns)} tokens, {known})"
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Where a response looked, against eager attention maps: rows, heads, layers, masks, sources."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -177,14 +179,12 @@ def test_texts_ids_and_candidates_are_one(llava):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_in_half_precision_rows_still_sum_to_the_share(dtype, llava):
+def test_in_half_precision_rows_still_sum_to_the_share(dtype):
     """What a kernel rounds does not tear them apart."""
-    llava.model.to(dtype)
-    try:
-        found = llava.look(noise(), QUESTION, RESPONSE)
-        (scored,) = llava.score(noise(), QUESTION, [RESPONSE])
-    finally:
-        llava.model.to(torch.float32)
+    zoo = build("llava")
+    lb = lookback.load(copy.deepcopy(zoo.model).to(dtype), zoo.processor)
+    found = lb.look(noise(), QUESTION, RESPONSE)
+    (scored,) = lb.score(noise(), QUESTION, [RESPONSE])
     np.testing.assert_allclose(found.weights.sum(1), scored.visual_lookback, atol=1e-6)
 
 

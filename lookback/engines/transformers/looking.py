@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lookback.conversations import Conversation, SourceError
 from lookback.engines import Progress
+from lookback.engines.responses import check_one
 from lookback.engines.transformers.layouts import pictures
+from lookback.engines.transformers.tested import suggest_check
 from lookback.look import Look
-from lookback.signals import Candidate
 
 if TYPE_CHECKING:
     from lookback.conversations import SourceLike
@@ -37,19 +37,20 @@ def look(
     check_one(response)
     if not conversation.source(source):
         raise SourceError('source = "none": there is nothing that a response could look at')
+    if relative_to is not None:
+        _check_kept(conversation, source)
     prompter = engine._prompter
     inputs, mask = engine._inputs(conversation, source)
     prompt_ids = inputs["input_ids"][0].tolist()
     ids = engine._response_ids(prompt_ids, 0, response)
-    total = len(ids) * (1 if relative_to is None else 2)
-    tell = _Told(progress, total)
+    tell = _Told(progress, len(ids) * (1 if relative_to is None else 2))
     weights = engine._decoder.look(inputs, mask, ids, layers, tell)
     baseline = None
     if relative_to is not None:
         tell.before = len(ids)
-        _check_kept(conversation, source)
         inputs, other = engine._inputs(conversation.with_question(relative_to), source)
         baseline = engine._decoder.look(inputs, other, ids, layers, tell).cpu().numpy()
+    suggest_check(engine.model, engine.name)
     return Look(
         text=response if isinstance(response, str) else prompter.decode(prompt_ids, ids),
         token_ids=np.array(ids),
@@ -73,25 +74,6 @@ def _check_kept(conversation: Conversation, source: SourceLike) -> None:
         raise SourceError(
             "relative_to asks something else about the same source, but the question's own text is "
             "part of the source"
-        )
-
-
-def check_one(response: Any) -> None:
-    """Let pass one response: text, token ids or a candidate.
-
-    Raises:
-        TypeError: it is something else.
-        ValueError: these are several.
-    """
-    if isinstance(response, (str, Candidate)):
-        return
-    if not isinstance(response, (Sequence, np.ndarray)):
-        raise TypeError(
-            f"look() takes a response as text, token ids or a candidate, got {response!r:.60}"
-        )
-    if any(not isinstance(one, (int, np.integer)) for one in response):
-        raise ValueError(
-            f"look() takes one response, got {len(response)}: call it once for each of them"
         )
 
 

@@ -114,8 +114,9 @@ def _draw(out: Console, look: Look, rows: list[Row], relative: Relative) -> None
     from lookback.cli.halfblocks import can_draw, draw
     from lookback.pages.strip import shrink
 
-    best = sorted((row for row in rows if row.place), key=lambda row: -row.a)[:DRAWN]
-    best = list({row.word.text.casefold(): row for row in reversed(best)}.values())[::-1]
+    placed = sorted((row for row in rows if row.place), key=lambda row: row.a)
+    distinct = {row.word.text.casefold(): row for row in placed}  # the highest of each
+    best = sorted(distinct.values(), key=lambda row: -row.a)[:DRAWN]
     if not best or not can_draw(out):
         return
     width = (out.width - 3 * (len(best) - 1)) // len(best)

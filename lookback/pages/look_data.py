@@ -21,7 +21,7 @@ boxes      (K, 4) of each picture that has them
 weights    (T, K) of each picture
 baseline   (T, K) of each picture, if there is one
 
-Weights lose all but `BITS` bits behind the first: too little to see, and half of the page.
+Weights are rounded (`lookback.rounding`): by too little to see, and by half of the page.
 """
 
 from __future__ import annotations
@@ -33,22 +33,10 @@ from numpy.typing import NDArray
 
 from lookback.heat import COLORS, DIM, STRONGEST
 from lookback.look import FAINT
+from lookback.rounding import rounded
 
 if TYPE_CHECKING:
     from lookback.look import Look
-
-BITS = 9
-"""Of a weight's fraction: it is off by at most one part in 2 ** (BITS + 1), 0.1 %."""
-WHOLE = 23  # of float32
-
-
-def rounded(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Numbers from 0 to 1 with `BITS` bits of their fraction: the rest is 0, and compresses."""
-    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
-    cut = WHOLE - BITS
-    half = np.uint32(1 << (cut - 1))
-    found: NDArray[np.float32] = ((bits + half) >> cut << cut).view(np.float32)
-    return found
 
 
 def look_head(look: Look) -> dict[str, Any]:

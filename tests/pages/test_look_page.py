@@ -9,8 +9,9 @@ from strict_html import Page
 from lookback.heat import COLORS
 from lookback.look import Picture
 from lookback.pages.look import look_page, save
-from lookback.pages.look_data import BITS, look_head, look_numbers, pieces, rounded
+from lookback.pages.look_data import look_head, look_numbers, pieces
 from lookback.regions import find_place, mass
+from lookback.rounding import BITS, rounded
 
 NASTY = ' </script><script>window.bad=1</script><b onclick="x">\u202e&amp;'
 CLOSE = 2.0 ** -(BITS + 1)  # what rounding leaves of a weight

@@ -152,7 +152,7 @@ function heatColor(colors, strength) {
 }
 
 /** Paint a map for a picture that is dimmed below it, as lookback/heat.py does. */
-function paint(canvas, picture, { density, strength }, { colors, strongest }) {
+function paintMap(canvas, picture, { density, strength }, { colors, strongest }) {
   const pen = canvas.getContext("2d");
   const { xs, ys } = picture.edges;
   pen.clearRect(0, 0, canvas.width, canvas.height);

@@ -34,7 +34,7 @@ function show(look) {
   function drawLook() {
     const now = view();
     const map = now.picture.placed ? mapOf(now.seen, now.picture) : null;
-    if (map) paint($("map"), now.picture, map, look.heat);
+    if (map) paintMap($("map"), now.picture, map, look.heat);
     drawAbout($("about"), now, map);
     drawLegend(now, map);
     drawFilm($("film"), now);

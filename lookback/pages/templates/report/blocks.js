@@ -15,7 +15,7 @@ function measured(names, prefix, count, cut, floor) {
 
 /** An item's candidates, as the maths wants them. */
 function candidatesOf(item, cut, floor) {
-  return item.candidates.map(([tokens, quality, finish], index) => {
+  const found = item.candidates.map(([tokens, quality, finish], index) => {
     const c = { index, tokens, finish, quality: quality ?? NaN, controls: {} };
     Object.assign(c, measured(SIGNALS, "", tokens.length, cut, floor));
     for (const [image, { scored }] of Object.entries(item.controls)) {
@@ -24,6 +24,10 @@ function candidatesOf(item, cut, floor) {
     }
     return c;
   });
+  for (const [index, head] of Object.entries(item.looks)) {
+    found[index].look = openLook(head, (name, count) => cut(`look.${name}`, count));
+  }
+  return found;
 }
 
 /** A run whose items get their candidates when `load` is asked for them. */

@@ -18,8 +18,8 @@ COLORS = np.array(
 """From no heat to the most, each brighter than the one before: readable without colour, too."""
 DIM = 0.45
 """How bright the picture is below the heat, of what it was."""
-STRONGEST = 0.85
-"""How much of a pixel the most heat covers."""
+STRONGEST = 0.7
+"""How much of a pixel the most heat covers: what is looked at can still be seen."""
 
 
 def paint(boxes: ArrayLike, weights: ArrayLike, size: tuple[int, int]) -> Map:

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from lookback.heat import Map, overlay, paint, strengths
 from lookback.phrases import Word, find_phrase, find_words
-from lookback.picture import Floats, readonly
+from lookback.picture import Floats as Floats
 from lookback.picture import Picture as Picture
+from lookback.picture import Places as Places
+from lookback.picture import readonly
 
 if TYPE_CHECKING:
     from PIL.Image import Image

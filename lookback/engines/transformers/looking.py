@@ -43,6 +43,7 @@ def look(
     inputs, mask = engine._inputs(conversation, source)
     prompt_ids = inputs["input_ids"][0].tolist()
     ids = engine._response_ids(prompt_ids, 0, response)
+    shown = pictures(prompter, conversation, inputs, mask, engine.model.config)
     tell = _Told(progress, len(ids) * (1 if relative_to is None else 2))
     weights = engine._decoder.look(inputs, mask, ids, layers, tell)
     baseline = None
@@ -56,7 +57,7 @@ def look(
         token_ids=np.array(ids),
         tokens=tuple(prompter.pieces(prompt_ids, ids)),
         weights=weights.cpu().numpy(),
-        pictures=pictures(prompter, conversation, prompt_ids, source, mask),
+        pictures=shown,
         layers=layers,
         baseline=baseline,
     )

@@ -73,26 +73,17 @@ def source_mask(
     return mask
 
 
-def media_masks(
-    prompter: Prompter, conversation: Conversation, ids: Sequence[int], source: SourceLike = None
-) -> dict[str, Tensor]:
-    """The vision tokens of each image and video of the source, (P,), by names as "image:0".
+def media_places(
+    prompter: Prompter, conversation: Conversation, ids: Sequence[int], kind: str
+) -> list[Tensor]:
+    """Where the vision tokens of each image (or of each video) stand in a prompt, in order.
 
     Raises:
-        SourceError: there is no such source, or its images cannot be told apart.
+        SourceError: they cannot be told apart.
     """
-    chosen = conversation.source(source)
-    layout: _Layout | None = None
-    found = {}
-    for kind, numbers in zip(_KINDS, (chosen.images, chosen.videos), strict=True):
-        for number in sorted(numbers):
-            if len(conversation.parts(kind)) == 1:
-                own = torch.eq(torch.tensor(list(ids)), prompter.media_tokens[kind])
-            else:
-                layout = layout or _Layout.of(prompter, conversation, ids)
-                own = layout.media(kind, frozenset([number]))
-            found[f"{kind}:{number}"] = own
-    return found
+    if len(conversation.parts(kind)) > 1:
+        return _Layout.of(prompter, conversation, ids).split(kind)
+    return [torch.eq(torch.tensor(list(ids)), prompter.media_tokens[kind]).nonzero()[:, 0]]
 
 
 @dataclass(frozen=True)
@@ -141,6 +132,13 @@ class _Layout:
 
     def media(self, kind: str, numbers: frozenset[int]) -> Tensor:
         """The vision tokens of some of the images, or of the videos, of the prompt."""
+        mask = torch.zeros(len(self.ids), dtype=torch.bool)
+        for number, part in enumerate(self.split(kind)):
+            mask[part] = number in numbers
+        return mask
+
+    def split(self, kind: str) -> list[Tensor]:
+        """Where the vision tokens of each image, or of each video, stand."""
         token = self.prompter.media_tokens[kind]
         sizes = [found.count(token) for one, _, found in self.places if one == kind]
         here = torch.eq(self.ids, token).nonzero()[:, 0]
@@ -149,10 +147,7 @@ class _Layout:
                 f"cannot tell the {kind}s apart: by itself each has {sizes} vision tokens, "
                 f"together {len(here)}"
             )
-        mask = torch.zeros(len(self.ids), dtype=torch.bool)
-        for number, part in enumerate(here.split(sizes)):
-            mask[part] = number in numbers
-        return mask
+        return list(here.split(sizes))
 
     def texts(self, conversation: Conversation, numbers: frozenset[int]) -> Tensor:
         """The tokens of some of the texts."""

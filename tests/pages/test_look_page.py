@@ -6,7 +6,7 @@ from chromium import emulate, logs, needs_chromium
 from made_looks import TOKENS, make_look, make_picture, make_tiled, scene
 from strict_html import Page
 
-from lookback.heat import COLORS
+from lookback.heat import COLORS, STRONGEST
 from lookback.look import Picture
 from lookback.pages.look import look_page, save
 from lookback.pages.look_data import look_head, look_numbers, pieces
@@ -186,7 +186,7 @@ def test_the_brightest_cell_is_painted_brightest(show):
         [float(x), float(y)],
     )
     np.testing.assert_allclose(pixel[:3], COLORS[-1], atol=2)
-    assert pixel[3] == pytest.approx(0.85 * 255, abs=2)
+    assert pixel[3] == pytest.approx(STRONGEST * 255, abs=2)
 
 
 @needs_chromium

@@ -7,7 +7,7 @@ from chromium import emulate, logs, needs_chromium
 from page_blocks import items_of, unpack
 from toy_engine import ToyEngine
 
-from lookback.heat import COLORS
+from lookback.heat import COLORS, STRONGEST
 from lookback.report import report
 from lookback.report.data import browser_data
 from lookback.rounding import BITS
@@ -110,7 +110,7 @@ def test_a_token_under_the_pointer_lights_the_picture(opened, run, mode):
                     continue
                 top = int(np.argmax(cells))
                 np.testing.assert_allclose(found[top, :3], COLORS[-1], atol=2)
-                assert found[top, 3] == found[:, 3].max() > 200
+                assert found[top, 3] == found[:, 3].max() == pytest.approx(STRONGEST * 255, abs=2)
 
 
 @needs_chromium

@@ -69,7 +69,8 @@ LOOKS = pa.schema(
         ("index", pa.int32()),  # of the candidate
         ("methods", pa.list_(pa.string())),  # those that pick it
         ("layers", pa.list_(pa.int32())),  # the first, and the one behind the last
-        ("pictures", pa.list_(pa.string())),  # their names; below, a list per picture
+        ("pictures", pa.list_(pa.string())),  # their names; below, one thing or list per picture
+        ("frames", pa.list_(pa.int32())),  # which frame of its video; null for an image
         ("columns", pa.list_(pa.list_(pa.int32()))),  # which of the weights are its
         ("boxes", pa.list_(pa.list_(pa.float32()))),  # four numbers per column; null if unknown
         ("grids", pa.list_(pa.list_(pa.list_(pa.list_(pa.int32()))))),

@@ -37,11 +37,21 @@ def find_picks(candidates: Candidates) -> dict[int, list[str]]:
     return found
 
 
-def look_row(place: int, index: int, methods: Sequence[str], look: Look) -> dict[str, Any]:
-    """A look as the table has it."""
+def look_row(
+    place: int, index: int, methods: Sequence[str], look: Look, conversation: Conversation
+) -> dict[str, Any]:
+    """A look as the table has it.
+
+    Args:
+        place, index: of the item and its candidate.
+        methods: those that pick it.
+        look: where it looked.
+        conversation: what was asked.
+    """
     return empty_row(place, index, methods) | {
         "layers": list(look.layers),
         "pictures": [one.name for one in look.pictures],
+        "frames": [_frame(one, conversation) for one in look.pictures],
         "columns": [one.columns.tolist() for one in look.pictures],
         "boxes": [None if one.boxes is None else one.boxes.ravel() for one in look.pictures],
         "grids": [[grid.tolist() for grid in one.grids] for one in look.pictures],
@@ -51,7 +61,7 @@ def look_row(place: int, index: int, methods: Sequence[str], look: Look) -> dict
 
 def empty_row(place: int, index: int, methods: Sequence[str]) -> dict[str, Any]:
     """The row of a look that there is not."""
-    names = ("layers", "pictures", "columns", "boxes", "grids", "weights", "error")
+    names = ("layers", "pictures", "frames", "columns", "boxes", "grids", "weights", "error")
     return {"item": place, "index": index, "methods": list(methods)} | dict.fromkeys(names)
 
 
@@ -60,7 +70,7 @@ def read_look(row: dict[str, Any], candidate: Candidate, conversation: Conversat
     pictures = [
         Picture(
             name,
-            _image(conversation, name),
+            _image(conversation, name, row["frames"][i]),
             np.array(row["columns"][i]),
             None if row["boxes"][i] is None else np.array(row["boxes"][i]).reshape(-1, 4),
             tuple(np.array(grid) for grid in row["grids"][i]),
@@ -78,13 +88,32 @@ def read_look(row: dict[str, Any], candidate: Candidate, conversation: Conversat
     )
 
 
-def _image(conversation: Conversation, name: str) -> Image:
-    """The image or the frame that a look names: "image:0", "video:0/3"."""
+def _number(name: str) -> tuple[str, int]:
+    """What "image:0" and "video:0/3" are of: the kind, and which of them."""
     kind, _, rest = name.partition(":")
-    number, _, frame = rest.partition("/")
+    return kind, int(rest.partition("/")[0])
+
+
+def _frame(picture: Picture, conversation: Conversation) -> int | None:
+    """Which frame of its video a picture is; a model need not see each, so its name does not tell.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    kind, number = _number(picture.name)
     if kind == "image":
-        return conversation.images[int(number)]
-    return conversation.videos[int(number)][int(frame or 0)]
+        return None
+    shown = picture.image.size, picture.image.tobytes()
+    for frame, image in enumerate(conversation.videos[number]):
+        if (image.size, image.tobytes()) == shown:
+            return frame
+    raise ValueError(f"{picture.name} is no frame of the video that was shown")
+
+
+def _image(conversation: Conversation, name: str, frame: int | None) -> Image:
+    """The image or the frame that a look is on."""
+    _, number = _number(name)
+    return conversation.images[number] if frame is None else conversation.videos[number][frame]
 
 
 class Looks:

@@ -207,7 +207,7 @@ class Worker:
                     response=candidates[index],
                     source=question.source,
                 )
-                rows.append(look_row(place, index, methods, found))
+                rows.append(look_row(place, index, methods, found, question.conversation))
             except Exception as error:
                 rows.append(empty_row(place, index, methods) | {"error": _message(error)})
         return rows

@@ -135,6 +135,19 @@ def test_the_picture_is_as_it_was_when_the_pointer_is_elsewhere(opened, run):
 
 
 @needs_chromium
+def test_out_of_sight_the_picture_stands_beside_the_token(opened, run):
+    emulate(opened, 420)
+    hover(opened, run.looks.of(0)[0], 0)
+    assert opened.find_elements("css selector", "#tip .frame.mapped canvas")
+    box = opened.find_element("id", "tip").rect
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 420
+    emulate(opened, 1300)
+    hover(opened, run.looks.of(0)[0], 0)
+    assert not opened.find_elements("css selector", "#tip .frame")
+
+
+@needs_chromium
 def test_items_without_looks_are_as_before(opened):
     put(opened, item=LOOK)
     assert opened.find_elements("css selector", "#asked img")

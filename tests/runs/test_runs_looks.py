@@ -7,15 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from engines.reference import noise
+from PIL import Image
 from toy_engine import ToyEngine
 
 from lookback.benchmarks.base import get_benchmark
 from lookback.cli.terminal import show_verification
+from lookback.conversations import Conversation
 from lookback.engines import AbilityError
+from lookback.look import Look, Picture
 from lookback.rounding import BITS, rounded
 from lookback.runs import Run
 from lookback.runs.layout import RunError
-from lookback.runs.looks import find_picks
+from lookback.runs.looks import find_picks, look_row, read_look
 from lookback.runs.plan import Plan
 from lookback.runs.sources import NOTHING
 from lookback.runs.start import estimate, start
@@ -265,3 +269,23 @@ def test_picks_are_the_best_of_each_method():
                 continue
             [index] = [i for i, methods in picks.items() if method in methods]
             assert scores[index] == np.nanmax(scores)
+
+
+def test_frames_of_a_video_are_found_again():
+    frames = [Image.new("RGB", (8, 6), color) for color in ("red", "green", "blue", "white")]
+    conversation = Conversation.of(noise(), "what?", video=frames)
+    shown = [conversation.images[0], frames[1], frames[3]]  # a model may see every second frame
+    names = ["image:0", "video:0/0", "video:0/1"]
+    pictures = [
+        Picture(n, i, np.array([k])) for k, (n, i) in enumerate(zip(names, shown, strict=True))
+    ]
+    candidate = ToyEngine().score(noise(), "what?", "red dog")[0]
+    weights = np.full((2, 3), 0.25, np.float32)
+    look = Look("red dog", candidate.token_ids, candidate.tokens, weights, pictures, (0, 3))
+    row = look_row(0, 0, ["lookback"], look, conversation)
+    assert row["frames"] == [None, 1, 3]
+    found = read_look(row, candidate, conversation)
+    assert [one.image.tobytes() for one in found.pictures] == [one.tobytes() for one in shown]
+    other = Conversation.of(noise(), "what?", video=frames[:1])
+    with pytest.raises(ValueError, match="video:0/0 is no frame"):
+        look_row(0, 0, ["lookback"], look, other)

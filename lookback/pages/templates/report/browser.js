@@ -212,8 +212,9 @@ function browse(index) {
     const token = event.target.closest("[data-token]");
     $("tip").hidden = !token;
     const c = token && item().candidates[token.closest("li").dataset.index];
-    if (token) drawTip(token, c, state);
-    drawMap($("asked"), c, Number(token?.dataset.token), state.map);
+    const t = Number(token?.dataset.token);
+    if (token) drawTip(token, c, state, smallMap($("asked"), item(), c, t, state.map));
+    drawMap($("asked"), c, t, state.map);
   }
 
   async function copy() {

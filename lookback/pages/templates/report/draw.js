@@ -88,14 +88,14 @@ function drawSelected(list, item, index, setting) {
   }
 }
 
-/** What stands beside a token under the pointer: all its numbers. */
-function drawTip(token, c, setting) {
+/** What stands beside a token under the pointer: all its numbers, and what more there is. */
+function drawTip(token, c, setting, more) {
   const t = Number(token.dataset.token);
   const rows = Object.keys(SHADES).map((name) => h("tr", {},
     h("th", {}, SHADES[name][0]), h("td", { class: "num" }, brief(values(c, name, setting)[t]))));
   $("tip").replaceChildren(
     h("p", {}, h("code", {}, JSON.stringify(c.tokens[t])), ` ${t + 1} of ${c.tokens.length}`),
-    h("table", {}, h("tbody", {}, ...rows)));
+    h("table", {}, h("tbody", {}, ...rows)), ...more);
   const [box, own] = [token.getBoundingClientRect(), $("tip").getBoundingClientRect()];
   const above = box.bottom + own.height + 12 > innerHeight;
   $("tip").style.top = `${above ? box.top - own.height - 6 : box.bottom + 6}px`;

@@ -29,8 +29,25 @@ function drawMap(aside, c, t, mode) {
   const [picture] = c?.look?.pictures ?? [];
   frame.classList.toggle("mapped", Boolean(picture?.placed));
   frame.dataset.token = picture ? `${c.index} ${t}` : "";
-  if (!picture?.placed) return;
-  frame.style.setProperty("--dim", c.look.heat.dim);
-  const seen = lookedAt(c.look, picture, { first: t, stop: t + 1 }, mode);
-  paintMap(frame.querySelector("canvas"), picture, mapOf(seen, picture), c.look.heat);
+  if (picture?.placed) paintToken(frame, c.look, t, mode);
+}
+
+function paintToken(frame, look, t, mode) {
+  const [picture] = look.pictures;
+  frame.style.setProperty("--dim", look.heat.dim);
+  const seen = lookedAt(look, picture, { first: t, stop: t + 1 }, mode);
+  paintMap(frame.querySelector("canvas"), picture, mapOf(seen, picture), look.heat);
+}
+
+/** The same, small, to stand beside the token where the picture itself is out of sight; or nothing. */
+function smallMap(aside, item, c, t, mode) {
+  const frame = aside.querySelector(".frame");
+  if (!frame || !c.look?.pictures[0].placed) return [];
+  const { top, bottom } = frame.getBoundingClientRect();
+  if (bottom > 0.2 * innerHeight && top < 0.8 * innerHeight) return [];
+  const canvas = h("canvas", { "aria-hidden": "true" });
+  fitCanvas(canvas, c.look.pictures[0], 384);
+  const small = h("div", { class: "frame mapped" }, h("img", { src: imageAt(item.image), alt: "" }), canvas);
+  paintToken(small, c.look, t, mode);
+  return [small];
 }

@@ -122,6 +122,7 @@ def test_the_page_is_of_the_shipped_weights(tmp_path):
     assert f"descriptions of {pointing.ITEMS} test scenes" in table
     for way in ("all layers", "layer 0", "log p"):
         assert f"| {way} |" in table
+    assert f'The other prompt is "{pointing.OTHER}"' in text
     points = float(re.search(r"\| all layers \| ([\d.]+) ", table)[1])
     chance = float(re.search(r"chance ([\d.]+) %", table)[1])
     assert "seven in ten words point at what they name, one in eleven would by chance" in text

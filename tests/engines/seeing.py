@@ -95,3 +95,8 @@ def with_spot(image, box, share=0.6):
 def change(before, after):
     """By how much each token differs, (V,)."""
     return np.abs(after - before).max(1)
+
+
+def frame_number(image, clip):
+    """Which frame of a clip an image is."""
+    return next(k for k, one in enumerate(clip) if np.array_equal(np.array(one), np.array(image)))

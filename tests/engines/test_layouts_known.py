@@ -211,7 +211,8 @@ def test_hunyuan_counts_its_rows_ends_as_vision_tokens():
     picture = picture_of("hunyuan_vl", (40, 48))
     rows, columns = picture.grids[0].shape
     assert len(picture.columns) == 2 + rows * (columns + 1)
-    assert picture.grids[0][0, 0] == 1 and picture.grids[0][1, 0] == columns + 2
+    assert picture.grids[0][0, 0] == 1
+    assert picture.grids[0][1, 0] == columns + 2
     assert np.isnan(picture.boxes[:, 0]).sum() == rows + 2
     check(picture, np.arange(columns + 1) / columns, np.arange(rows + 1) / rows)
 

@@ -50,7 +50,8 @@ def test_a_spot_changes_the_token_whose_box_it_is_in(lb, size):
         pytest.skip("the convolutions of its second tower look beyond a patch")
     image = grey(size)
     (picture,) = pictures_of(lb, asking(image))
-    assert picture.boxes is not None and picture.grids
+    assert picture.boxes is not None
+    assert picture.grids
     with without_mixing(lb.model):
         before = embeddings(lb, asking(image))
         for grid in picture.grids:

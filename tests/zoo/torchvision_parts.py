@@ -87,7 +87,9 @@ def processor_class(family: str, name: str, kind: str = "image") -> Any:
     """A processor's class from the file that needs torchvision to be imported."""
     names = ["torchvision", "torchvision.transforms", "torchvision.transforms.v2"]
     modules = {one: ModuleType(one) for one in names}
-    modules[names[-1]].functional = _module()  # type: ignore[attr-defined]
+    made = _module()
+    modules[names[-1]].functional = made  # type: ignore[attr-defined]
+    modules[made.__name__] = made
     with patch.dict(sys.modules, modules):
         module = importlib.import_module(f"transformers.models.{family}.{kind}_processing_{family}")
     return getattr(module, name)

@@ -54,9 +54,13 @@ def patch_steps(
     """
     tokens = patch_tokens(layout, config, inputs, "video")[number]
     steps = count // tokens.count
-    patches = torch.as_tensor(entry(inputs, "video_grid_thw")).prod(-1).tolist()
-    if steps * tokens.count != count or patches[number] % steps:
-        raise NoMapError(f"its video has {count} tokens, in steps of {tokens.count}")
+    grids = torch.as_tensor(entry(inputs, "video_grid_thw"))
+    patches = grids.prod(-1).tolist()
+    if steps * tokens.count != count or int(grids[number, 0]) % steps:
+        raise NoMapError(
+            f"its video has {count} tokens, by its layout {tokens.count} for each of "
+            f"{int(grids[number, 0])} steps in time"
+        )
     mine = slice(sum(patches[:number]), sum(patches[: number + 1]))
     black, white, numbers = (
         to_array(entry(one, "pixel_values_videos"))[mine].reshape(steps, -1)

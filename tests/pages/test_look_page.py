@@ -152,6 +152,16 @@ def test_relative_cells_are_those_of_the_relative_map(show, mode):
 
 
 @needs_chromium
+@pytest.mark.parametrize(
+    ("relative", "mode"), [(False, "raw"), (True, "tokens"), ("prompt", "prompt")]
+)
+def test_the_page_begins_with_the_map_that_was_asked_for(show, relative, mode):
+    browser = show(make_look(baseline=True), relative=relative)
+    checked = browser.find_element("css selector", "#modes input:checked")
+    assert checked.get_attribute("value") == mode
+
+
+@needs_chromium
 def test_tiles_and_thumbnail_add_up_as_in_the_heat_map(show):
     look = make_look(pictures=[make_tiled()])
     browser = show(look)

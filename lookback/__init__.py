@@ -37,6 +37,7 @@ if _typing.TYPE_CHECKING:
         token_scores,
     )
     from lookback.signals import Candidate, Candidates, Signals
+    from lookback.steering.pruning import Pruning
     from lookback.studies import study
 
 __version__ = "0.2.0"
@@ -60,6 +61,7 @@ _HOMES = {
     "lookback.scores.base": ("scorer", "scorers"),
     "lookback.scores.formula": ("lookback_score", "lookback_scores", "relevance", "token_scores"),
     "lookback.signals": ("Candidate", "Candidates", "Signals"),
+    "lookback.steering.pruning": ("Pruning",),
     "lookback.studies": ("study",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -75,6 +77,7 @@ __all__ = [
     "Identity",
     "Look",
     "Picture",
+    "Pruning",
     "Run",
     "Signals",
     "SourceError",

@@ -27,6 +27,10 @@ Ids = NDArray[np.int64]
 
 SIGNALS = ("log_prob", "visual_lookback", "self_certainty", "entropy")
 """The per-token signals, in their order everywhere: in arrays, tables, files and pages."""
+PRUNED = "pruned"
+"""The `finish` of a candidate that was ended because others were better: it is not complete."""
+TREE = ("parent", "forked_at")
+"""What a candidate that is a fork of another has beside all this."""
 BY_LAYER = "by_layer"
 """What is kept beside them if it is asked for: A_t in each layer."""
 
@@ -89,8 +93,11 @@ class Candidate:
         text: the response.
         signals: the record.
         finish: why it ended: "end" (the model's end-of-turn token), "stop" (a stop string),
-            "length" (the token limit), or "given" (the text came from elsewhere).
-        score: set by `Candidates.rank` and `Candidates.best`; NaN for an empty response.
+            "length" (the token limit), "pruned" (others were better, so it is not complete), or
+            "given" (the text came from elsewhere).
+        score: set by `Candidates.rank` and `Candidates.best`; NaN for an empty or pruned response.
+        parent: of a fork, the index of the candidate that it continues.
+        forked_at: of a fork, how many of its tokens are that candidate's.
     """
 
     index: int
@@ -98,6 +105,13 @@ class Candidate:
     signals: Signals
     finish: str = "given"
     score: float | None = None
+    parent: int | None = None
+    forked_at: int | None = None
+
+    @property
+    def scorable(self) -> bool:
+        """Whether it has a score: it is neither empty nor pruned."""
+        return len(self.signals) > 0 and self.finish != PRUNED
 
     @property
     def token_ids(self) -> Ids:
@@ -224,14 +238,15 @@ class Candidates(Sequence[Candidate]):
         """The signals and texts of all candidates as one ragged batch, which scorers work on."""
         from lookback.scores.batch import SignalBatch
 
-        return SignalBatch.of([c.signals for c in self], [c.text for c in self])
+        pruned = [c.finish == PRUNED for c in self]
+        return SignalBatch.of([c.signals for c in self], [c.text for c in self], pruned=pruned)
 
-    def filled(self) -> Candidates:
-        """The candidates that are not empty, in order, each with its index."""
-        return replace(self, items=tuple(c for c in self if len(c.signals)))
+    def scorable(self) -> Candidates:
+        """The candidates that are neither empty nor pruned, in order, each with its index."""
+        return replace(self, items=tuple(c for c in self if c.scorable))
 
     def scores(self, scorer: str = "lookback", **params: Any) -> NDArray[np.float64]:
-        """The score of each candidate, in order; higher is better, NaN for an empty response."""
+        """The score of each candidate, in order; higher is better, NaN if empty or pruned."""
         from lookback.scores.base import get_scorer
 
         return get_scorer(scorer).of_candidates(self, params)
@@ -257,7 +272,7 @@ class Candidates(Sequence[Candidate]):
         ranked = self.rank(scorer, **params)
         if not ranked or ranked[0].score != ranked[0].score:  # NaN
             raise ValueError(
-                f"none of {len(self)} candidates has a {scorer!r} score: all are empty"
+                f"none of {len(self)} candidates has a {scorer!r} score: each is empty or pruned"
             )
         return ranked[0]
 
@@ -280,6 +295,9 @@ class Candidates(Sequence[Candidate]):
             layers = pa.list_(pa.list_(pa.float32(), depth or -1))
             found = [None if c.by_layer is None else list(c.by_layer) for c in self]
             columns[BY_LAYER] = pa.array(found, layers)
+        for name in TREE:
+            if any(getattr(c, name) is not None for c in self):
+                columns[name] = pa.array([getattr(c, name) for c in self], pa.int32())
         meta = self._about()
         return pa.table(columns).replace_schema_metadata({"lookback": json.dumps(meta)})
 
@@ -291,7 +309,7 @@ class Candidates(Sequence[Candidate]):
             raise ValueError("this table has no 'lookback' metadata: was it made by to_arrow()?")
         items = []
         for row in table.to_pylist():
-            head = {k: row.pop(k) for k in ("index", "text", "finish")}
+            head = {k: row.pop(k) for k in ("index", "text", "finish", *TREE) if k in row}
             if row.get(BY_LAYER) == []:
                 row[BY_LAYER] = np.empty((0, _layers_of(table.schema.field(BY_LAYER).type)))
             items.append(Candidate(**head, signals=Signals(**row)))
@@ -339,6 +357,8 @@ def candidate_dict(candidate: Candidate) -> dict[str, Any]:
         if v is not None
     }
     head = {"index": candidate.index, "text": candidate.text, "finish": candidate.finish}
+    if candidate.parent is not None:
+        head |= {name: getattr(candidate, name) for name in TREE}
     score = candidate.score
     if score is not None:
         head["score"] = score if np.isfinite(score) else None

@@ -5,6 +5,7 @@ that `lookback --plugin tests/toy_engine.py run --engine toy ...` works.
 """
 
 import zlib
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from lookback.engines import ABILITIES, Engine, Identity, check_sampling, requir
 from lookback.engines.responses import check_one
 from lookback.families import Family
 from lookback.look import Look, Picture
-from lookback.signals import Asked, Candidate, Candidates, Signals
+from lookback.signals import PRUNED, SIGNALS, Asked, Candidate, Candidates, Signals
+from lookback.steering.pruning import pruned_at, pruning_of
 
 WORDS = (" red", " blue", " dog", " yes", " no", " two", " left", " cup")
 END = len(WORDS)
@@ -28,7 +30,7 @@ class ToyEngine(Engine):
     name = "toy"
     family = Family("toy", alpha=0.5, lam=1.25, vauq_k=0.4, clip="embedded")
 
-    def __init__(self, abilities=frozenset(ABILITIES) - {"check"}):
+    def __init__(self, abilities=frozenset(ABILITIES) - {"check", "search"}):
         self.abilities = abilities
         self.sampled = []  # the questions and settings that it was asked with
 
@@ -52,8 +54,12 @@ class ToyEngine(Engine):
         seed=None,
         keep_end=False,
         by_layer=False,
+        prune=None,
         progress=None,
     ):
+        if prune is not None:
+            require(self, ["prune"], "prune=")
+        rule = pruning_of(prune, n, self.family.defaults)
         conversation = Conversation.of(image, question, messages, video)
         settings = {"temperature": temperature, "top_p": top_p, "max_new_tokens": max_new_tokens}
         settings |= {"n": n, "top_k": top_k, "stop": [stop] if isinstance(stop, str) else stop}
@@ -68,7 +74,8 @@ class ToyEngine(Engine):
             drawn.append([*ids, END] if keep_end else ids)
             if progress:
                 progress(index + 1, n)
-        return self._made(conversation, source, drawn, "end", settings, by_layer=by_layer)
+        found = self._made(conversation, source, drawn, "end", settings, by_layer=by_layer)
+        return found if rule is None else _pruned(found, rule, keep_end)
 
     def score(
         self,
@@ -230,6 +237,22 @@ class ToyEngine(Engine):
             source,
             Asked(self, conversation),
         )
+
+
+def _pruned(found, rule, keep_end):
+    """What is left of a whole draw: a toy need not save work."""
+    signals = [np.stack([getattr(c, name) for name in SIGNALS]) for c in found]
+    ends = pruned_at(rule, signals, [len(c.tokens) + (not keep_end) for c in found])
+    sampling = {**found.sampling, "prune": rule.to_json()}
+    return replace(found, items=tuple(map(_cut, found, ends)), sampling=sampling)
+
+
+def _cut(candidate, length):
+    if length is None:
+        return candidate
+    parts = {f.name: getattr(candidate.signals, f.name) for f in fields(Signals)}
+    short = Signals(**{k: None if v is None else v[:length] for k, v in parts.items()})
+    return replace(candidate, signals=short, text="".join(short.tokens).strip(), finish=PRUNED)
 
 
 def _number(*parts):

@@ -37,7 +37,7 @@ def show_candidates(
         name: of the question, among several: JSON has it as "id".
 
     Raises:
-        ValueError: there is no best one, as all are empty.
+        ValueError: there is no best one, as each is empty or pruned.
     """
     with console(stderr=True).status(f"ranking by {scorer}"), noting_unread() as unread:
         ranked = cands.rank(scorer, **params)
@@ -91,8 +91,8 @@ def _print_beside(out: Console, ranked: list[Candidate], scorer: str) -> None:
     for name, width in zip((COLUMNS[0], scorer, *COLUMNS[2:]), WIDTHS, strict=True):
         table.add_column(name, justify="right", no_wrap=True, min_width=width)
     table.add_column("answer", overflow="fold", ratio=1)
-    for candidate in ranked:
-        table.add_row(*_numbers(candidate), _one_line(candidate))
+    for rank, candidate in enumerate(ranked, start=1):
+        table.add_row(*_numbers(rank, candidate), _one_line(candidate))
     out.print(table)
 
 
@@ -104,14 +104,14 @@ def _print_below(out: Console, ranked: list[Candidate], scorer: str) -> None:
 
     out.print(f"score: {scorer}", highlight=False, markup=False)
     out.print(line(COLUMNS), style="bold", highlight=False, markup=False)
-    for candidate in ranked:
-        out.print(line(_numbers(candidate)), highlight=False, markup=False, overflow="fold")
+    for rank, candidate in enumerate(ranked, start=1):
+        out.print(line(_numbers(rank, candidate)), highlight=False, markup=False, overflow="fold")
         out.print(Padding(_one_line(candidate), (0, 0, 0, 4)))
 
 
-def _numbers(candidate: Candidate) -> tuple[str, ...]:
-    """Which draw it is, its score, means of log p and A, how long it is."""
-    place, length = str(candidate.index), str(len(candidate.signals))
+def _numbers(rank: int, candidate: Candidate) -> tuple[str, ...]:
+    """Its rank, its score, means of log p and A, how long it is."""
+    place, length = str(rank), str(len(candidate.signals))
     if not len(candidate.signals):
         return place, "-", "-", "-", length
     values = candidate.score, candidate.log_prob.mean(), candidate.visual_lookback.mean()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
     from lookback.engines.checks import CheckReport
     from lookback.look import Look
+    from lookback.steering import Watch
+    from lookback.steering.pruning import Prune
     from lookback.videos import VideoLike
 
     Response = str | Sequence[int] | Candidate
@@ -29,7 +31,9 @@ F = TypeVar("F", bound="Callable[..., Engine]")
 Progress = Callable[[int, int], None]
 """Called with (done, total) while something long runs."""
 
-Ability = Literal["sample", "score", "knockout", "look", "generate", "check", "by_layer"]
+Ability = Literal[
+    "sample", "score", "knockout", "look", "generate", "check", "search", "by_layer", "prune"
+]
 ABILITIES: dict[Ability, str] = {
     "sample": "draw candidates",
     "score": "score given responses",
@@ -37,7 +41,9 @@ ABILITIES: dict[Ability, str] = {
     "look": "tell where a response looked (look)",
     "generate": "answer prompts",
     "check": "compare its numbers with slow ones (check)",
+    "search": "fork the best candidates while they are written (search)",
     "by_layer": "read A_t layer by layer (by_layer)",
+    "prune": "end the worst candidates while they are written (prune)",
 }
 """What an engine may be able to do, in words: its methods, and what they can be asked for."""
 
@@ -115,6 +121,7 @@ class Engine(Protocol):
         seed: int | None = None,
         keep_end: bool = False,
         by_layer: bool = False,
+        prune: Prune = None,
         progress: Progress | None = None,
     ) -> Candidates:
         """Draw n candidates and record their signals on the way.
@@ -140,9 +147,68 @@ class Engine(Protocol):
             keep_end: let the end-of-turn token be part of each response.
             by_layer: keep A_t in each attention layer too, `candidate.by_layer` of shape (T, L); an
                 engine without this ability refuses.
+            prune: end the worst early: "half", or pairs (after so many tokens, so many go on), e.g.
+                [(16, 12), (32, 6)], or a `Pruning` with a scorer and settings of its own. Those
+                that end have `finish="pruned"`, no score, and the signals that they got; the others
+                are what they are without pruning. An engine without this ability refuses.
             progress: called with (steps done, of at most so many).
         """
         refuse(self, "sample")
+
+    def search(
+        self,
+        image: Images = None,
+        question: str | None = None,
+        width: int = 25,
+        keep: int = 5,
+        every: int = 16,
+        *,
+        messages: Messages | None = None,
+        video: VideoLike | None = None,
+        source: SourceLike = None,
+        scorer: str = "lookback",
+        settings: Mapping[str, Any] | None = None,
+        temperature: float = 1.2,
+        top_p: float = 0.9,
+        top_k: int | None = None,
+        max_new_tokens: int = 256,
+        stop: str | Sequence[str] | None = None,
+        seed: int | None = None,
+        keep_end: bool = False,
+        by_layer: bool = False,
+        watch: Watch | None = None,
+        progress: Progress | None = None,
+    ) -> Candidates:
+        """Draw candidates, and every few tokens go on from the best: a beam of segments.
+
+        At each checkpoint the best `keep` go on, the others that are still being written end as
+        "pruned", and forks of the best, each with random numbers of its own, take the free places.
+        A finished candidate stays, and competes by its full score. Candidates that say the same are
+        merged. The result tells the tree: a fork has `parent` and `forked_at`.
+
+        Args:
+            image: as for `sample`.
+            question: as for `sample`.
+            width: how many candidates there are at a time.
+            keep: how many are kept at a checkpoint; a finished one among them is not forked.
+            every: the tokens from one checkpoint to the next.
+            messages: as for `sample`.
+            video: as for `sample`.
+            source: as for `sample`.
+            scorer: who judges what was written so far: any that is arithmetic on signals.
+            settings: its settings; the family's by default.
+            temperature: as for `sample`.
+            top_p: as for `sample`.
+            top_k: as for `sample`.
+            max_new_tokens: as for `sample`.
+            stop: as for `sample`.
+            seed: as for `sample`.
+            keep_end: as for `sample`.
+            by_layer: as for `sample`.
+            watch: called at each checkpoint, see `lookback.steering`.
+            progress: called with (steps done, of at most so many).
+        """
+        refuse(self, "search")
 
     def score(
         self,
@@ -296,18 +362,24 @@ def require(engine: Engine, needed: Iterable[Ability], who: str) -> None:
             refuse(engine, ability, who)
 
 
-def by_layer_setting(engine: Engine, wanted: bool, who: str) -> dict[str, Any]:
-    """What `sample` and `score` are given for A_t by layer: nothing where nobody wants it.
+def optional_settings(engine: Engine, wanted: Mapping[Ability, Any]) -> dict[str, Any]:
+    """What a command gives `sample` or `score` beside what every engine knows: only what is wanted.
 
-    So an engine that does not know of it can do all else.
+    So an engine that does not know of such a setting can do all else.
+
+    Args:
+        engine: is to be asked.
+        wanted: settings by the ability that each needs; None and False are not wanted.
 
     Raises:
-        AbilityError: `who` wants it, and the engine cannot.
+        AbilityError: one is wanted that the engine does not know; it names the option.
     """
-    if not wanted:
-        return {}
-    require(engine, ["by_layer"], who)
-    return {"by_layer": True}
+    given: dict[str, Any] = {}
+    for ability, value in wanted.items():
+        if value is not None and value is not False:
+            require(engine, [ability], f"--{ability.replace('_', '-')}")
+            given[ability] = value
+    return given
 
 
 @dataclass(frozen=True)

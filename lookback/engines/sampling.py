@@ -33,17 +33,17 @@ def check_sampling(
     Raises:
         ValueError: it names the one that is out of range.
     """
-    _check_whole("n", n, 1, MOST_CANDIDATES)
-    _check_whole("max_new_tokens", max_new_tokens, 1, MOST_NEW_TOKENS)
+    check_whole("n", n, 1, MOST_CANDIDATES)
+    check_whole("max_new_tokens", max_new_tokens, 1, MOST_NEW_TOKENS)
     if n * max_new_tokens > MOST_TOKENS:
         raise ValueError(
             f"n = {n}, max_new_tokens = {max_new_tokens}: together they must be at most "
             f"{MOST_TOKENS} tokens"
         )
     if top_k is not None:
-        _check_whole("top_k", top_k, 1)
+        check_whole("top_k", top_k, 1)
     if seed is not None:
-        _check_whole("seed", seed, 0, SEEDS - 1)
+        check_whole("seed", seed, 0, SEEDS - 1)
     lowest, highest = TEMPERATURES
     if not _is_number(temperature) or not (temperature == 0 or lowest <= temperature <= highest):
         raise ValueError(
@@ -54,7 +54,12 @@ def check_sampling(
         raise ValueError(f"top_p = {top_p}: must be above 0 and at most 1")
 
 
-def _check_whole(name: str, value: Any, least: int, most: int | None = None) -> None:
+def check_whole(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """Check a whole number.
+
+    Raises:
+        ValueError: it is none, or out of range.
+    """
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise ValueError(f"{name} = {value!r:.60}: must be a whole number")
     if int(value) < least:

@@ -37,7 +37,7 @@ from lookback.runs.verify import (
 from lookback.scores.base import get_scorer
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
-from lookback.signals import BY_LAYER, SIGNALS, Candidates, Floats
+from lookback.signals import BY_LAYER, PRUNED, SIGNALS, Candidates, Floats
 
 
 class Run:
@@ -193,6 +193,16 @@ class Run:
         """(R,): the responses."""
         return list(self.head["text"].to_pylist())
 
+    @cached_property
+    def finish(self) -> list[str]:
+        """(R,): why each candidate ended."""
+        return list(self.head["finish"].to_pylist())
+
+    @cached_property
+    def pruned(self) -> NDArray[np.bool_]:
+        """(R,): which candidates were ended because others were better."""
+        return np.array([finish == PRUNED for finish in self.finish], dtype=np.bool_)
+
     def tokens(self) -> pa.ListArray:
         """(R,): the tokens of each response as text."""
         return self.table("candidates", ["tokens"])["tokens"].combine_chunks()
@@ -255,17 +265,21 @@ class Run:
         """The first n candidates of all items as one ragged batch."""
         flat = self.signals()
         quality = _numbers(self.head["quality"])
-        if n is None or n >= self.n:
-            return SignalBatch(self.lengths, self.sizes, tuple(self.texts), **flat, quality=quality)
-        kept = self.index < n
-        tokens = np.repeat(kept, self.lengths)
-        return SignalBatch(
-            self.lengths[kept],
-            np.minimum(self.sizes, n),
-            tuple(t for t, one in zip(self.texts, kept, strict=True) if one),
-            **{name: values[tokens] for name, values in flat.items()},
-            quality=quality[kept],
+        log_prob, lookback, certainty, entropy = (flat[name] for name in SIGNALS)
+        batch = SignalBatch(
+            self.lengths,
+            self.sizes,
+            tuple(self.texts),
+            log_prob,
+            lookback,
+            certainty,
+            entropy,
+            quality,
+            self.pruned,
         )
+        if n is None or n >= self.n:
+            return batch
+        return batch.take(self.index < n)
 
     def scores(self, scorer: str, n: int | None = None, **params: Any) -> Array:
         """(items, n): the scores of each item's first n candidates, higher is better.

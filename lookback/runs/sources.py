@@ -17,7 +17,7 @@ import numpy as np
 
 from lookback.benchmarks.responses import read_line, response_of
 from lookback.conversations import NO_SOURCE, Conversation
-from lookback.engines import Ability, by_layer_setting
+from lookback.engines import Ability, optional_settings
 from lookback.reading import read_bytes
 from lookback.runs.layout import RunError
 from lookback.runs.manifest import MANIFEST
@@ -74,7 +74,7 @@ class Drawn(Source):
             top_p=plan.top_p,
             max_new_tokens=plan.max_new_tokens,
             seed=item_seed(plan.seed, item.id),
-            **by_layer_setting(engine, plan.by_layer, "--by-layer"),
+            **optional_settings(engine, {"by_layer": plan.by_layer}),
         )
 
 
@@ -192,7 +192,7 @@ def scored(
         messages=asked.conversation.messages(),
         source=asked.source,
         responses=[one.text if one.token_ids is None else one.token_ids for one in filled],
-        **by_layer_setting(engine, by_layer, "--by-layer"),
+        **optional_settings(engine, {"by_layer": by_layer}),
     )
     recorded = iter(found)
     layers = found[0].by_layer

@@ -111,7 +111,7 @@ class Scorer:
     def of_batch(
         self, batch: SignalBatch, defaults: Mapping[str, float], params: Mapping[str, Any]
     ) -> Array:
-        """One score per response, higher is better, NaN for an empty one.
+        """One score per response, higher is better, NaN for an empty or pruned one.
 
         Args:
             batch: the responses.
@@ -128,9 +128,9 @@ class Scorer:
             )
         settings = self.settings(defaults, params)
         scores = np.full(len(batch.lengths), np.nan)
-        filled = batch.lengths > 0
-        if filled.any():
-            scores[filled] = self._call(batch.without_empty(), int(filled.sum()), settings)
+        kept = batch.scorable
+        if kept.any():
+            scores[kept] = self._call(batch.only_scorable(), int(kept.sum()), settings)
         return scores
 
     def of_candidates(self, candidates: Candidates, params: Mapping[str, Any]) -> Array:
@@ -139,9 +139,7 @@ class Scorer:
         if self.from_signals:
             batch = candidates.batch()
             if self.needs == "truth" and "quality" in given:
-                batch = SignalBatch.of(
-                    [c.signals for c in candidates], batch.texts, quality=given.pop("quality")
-                )
+                batch = batch.with_quality(given.pop("quality"))
             return self.of_batch(batch, candidates.defaults, given)
         if not len(candidates):
             raise ValueError("there are no candidates to score")
@@ -155,9 +153,9 @@ class Scorer:
         require(candidates.asked.engine, self.uses, f"scorer {self.name!r}")
         settings = self.settings(candidates.defaults, given)
         scores = np.full(len(candidates), np.nan)
-        filled = np.array([len(c.signals) > 0 for c in candidates])
-        if filled.any():
-            scores[filled] = self._call(candidates.filled(), int(filled.sum()), settings)
+        kept = np.array([c.scorable for c in candidates])
+        if kept.any():
+            scores[kept] = self._call(candidates.scorable(), int(kept.sum()), settings)
         return scores
 
     def check(self, params: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ class SignalBatch:
         texts: the R responses.
         log_prob, visual_lookback, self_certainty, entropy: the signals of all tokens.
         quality: (R,), how good each response is, where that is known.
+        pruned: (R,), which were ended before they were complete: they have no score. None: none.
     """
 
     lengths: NDArray[np.intp]
@@ -32,6 +33,7 @@ class SignalBatch:
     self_certainty: Array
     entropy: Array
     quality: Array | None = None
+    pruned: NDArray[np.bool_] | None = None
 
     @classmethod
     def of(
@@ -40,6 +42,7 @@ class SignalBatch:
         texts: Sequence[str] | None = None,
         sizes: Sequence[int] | None = None,
         quality: Sequence[float] | None = None,
+        pruned: Sequence[bool] | None = None,
     ) -> SignalBatch:
         """The batch of some responses.
 
@@ -48,20 +51,34 @@ class SignalBatch:
             texts: the responses; by default what their tokens say.
             sizes: how many responses each question has; by default it is one question.
             quality: how good each response is.
+            pruned: which were ended before they were complete; by default none.
         """
         if not signals:
             raise ValueError("there are no candidates to score")
         flat = {name: concatenate([getattr(s, name) for s in signals]) for name in SIGNALS}
         said = ["".join(s.tokens) for s in signals] if texts is None else texts
         counts = np.asarray([len(signals)] if sizes is None else sizes, dtype=np.intp)
-        known = None if quality is None else np.asarray(quality, dtype=np.float64)
         for name, got in (("texts", len(said)), ("sizes", counts.sum())):
             if got != len(signals):
                 raise ValueError(f"{name} are of {got} responses, signals of {len(signals)}")
-        if known is not None and known.shape != (len(signals),):
-            raise ValueError(f"quality has {known.size} values for {len(signals)} responses")
         arrays = {name: values for name, (values, _) in flat.items()}
-        return cls(flat[SIGNALS[0]][1], counts, tuple(said), **arrays, quality=known)
+        ended = None if pruned is None else np.asarray(pruned, dtype=np.bool_)
+        batch = cls(flat[SIGNALS[0]][1], counts, tuple(said), **arrays, quality=None, pruned=ended)
+        return batch if quality is None else batch.with_quality(quality)
+
+    @classmethod
+    def of_arrays(cls, lengths: NDArray[np.intp], signals: NDArray[np.float32]) -> SignalBatch:
+        """Responses to one question of which there are signals alone, (4, tokens of all)."""
+        arrays = dict(zip(SIGNALS, np.asarray(signals, dtype=np.float64), strict=True))
+        sizes = np.array([len(lengths)], dtype=np.intp)
+        return cls(lengths, sizes, ("",) * len(lengths), **arrays)
+
+    def with_quality(self, quality: Sequence[float]) -> SignalBatch:
+        """The same with how good each response is."""
+        known = np.asarray(quality, dtype=np.float64)
+        if known.shape != self.lengths.shape:
+            raise ValueError(f"quality has {known.size} values for {len(self.lengths)} responses")
+        return replace(self, quality=known)
 
     def mean(self, values: Array) -> Array:
         """The mean of a per-token array over each response."""
@@ -77,16 +94,29 @@ class SignalBatch:
         ends = np.cumsum(self.sizes).tolist()
         return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
-    def without_empty(self) -> SignalBatch:
-        """The same batch with empty responses left out (they own no tokens)."""
-        filled = self.lengths > 0
-        if filled.all():
-            return self
-        sizes = np.array([filled[part].sum() for part in self.questions()], dtype=np.intp)
+    @property
+    def scorable(self) -> NDArray[np.bool_]:
+        """(R,), which responses have a score: neither empty nor pruned."""
+        filled: NDArray[np.bool_] = self.lengths > 0
+        return filled if self.pruned is None else filled & ~self.pruned
+
+    def only_scorable(self) -> SignalBatch:
+        """The same batch with the other responses left out."""
+        kept = self.scorable
+        return self if kept.all() else self.take(kept)
+
+    def take(self, kept: NDArray[np.bool_]) -> SignalBatch:
+        """Some of the responses, (R,), as a batch of the same questions."""
+        tokens = np.repeat(kept, self.lengths)
+        log_prob, lookback, certainty, entropy = (getattr(self, name)[tokens] for name in SIGNALS)
         return SignalBatch(
-            self.lengths[filled],
-            sizes,
-            tuple(t for t, kept in zip(self.texts, filled, strict=True) if kept),
-            **{name: getattr(self, name) for name in SIGNALS},
-            quality=None if self.quality is None else self.quality[filled],
+            self.lengths[kept],
+            np.array([kept[part].sum() for part in self.questions()], dtype=np.intp),
+            tuple(text for text, stays in zip(self.texts, kept, strict=True) if stays),
+            log_prob,
+            lookback,
+            certainty,
+            entropy,
+            None if self.quality is None else self.quality[kept],
+            None if self.pruned is None else self.pruned[kept],
         )

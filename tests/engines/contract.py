@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from engines.reference import noise
 
-from lookback.engines import ABILITIES, AbilityError, Engine, Identity, by_layer_setting
+from lookback.engines import ABILITIES, AbilityError, Engine, Identity, optional_settings
 from lookback.look import Look
 from lookback.scores.base import scorers
 from lookback.signals import SIGNALS, Candidates
+from lookback.steering.pruning import pruned_at, pruning_of
 
 QUESTION = "what is in the picture?"
 METHODS = {name for name in ABILITIES if hasattr(Engine, name)}
@@ -66,7 +67,7 @@ class Contract:
         assert {c.by_layer for c in drawn} == {None}
         asked = {
             "sample": lambda: engine.sample(noise(), QUESTION, 4, **DRAW, by_layer=True),
-            "score": lambda: engine.score(noise(), QUESTION, list(drawn.filled()), by_layer=True),
+            "score": lambda: engine.score(noise(), QUESTION, list(drawn.scorable()), by_layer=True),
         }
         for ask in asked.values():
             if "by_layer" not in engine.abilities:
@@ -74,10 +75,45 @@ class Contract:
                     ask()
                 continue
             found = ask()
-            same(found.filled(), drawn.filled())  # nothing else is changed by it
+            same(found.scorable(), drawn.scorable())  # nothing else is changed by it
             assert {c.by_layer.shape[0] - len(c.tokens) for c in found} == {0}
             assert len({c.by_layer.shape[1] for c in found}) == 1
             assert all(((c.by_layer >= 0) & (c.by_layer <= 1)).all() for c in found)
+
+    def test_candidates_are_pruned_by_the_rule_or_it_is_refused(self, engine):
+        def ask(prune=None):
+            return engine.sample(noise(), QUESTION, 6, **DRAW, prune=prune)
+
+        schedule = [(2, 3), (3, 1)]
+        if "prune" not in engine.abilities:
+            with pytest.raises(AbilityError, match=rf"prune= needs .* {engine.name!r}"):
+                ask(schedule)
+            return
+        whole, pruned = ask(), ask(schedule)
+        signals = [np.stack([getattr(c, name) for name in SIGNALS]) for c in whole]
+        drawn = [len(c.tokens) + (c.finish == "end") for c in whole]
+        rule = pruning_of(schedule, 6, engine.family.defaults)
+        ends = pruned_at(rule, signals, drawn)
+        assert any(ends)
+        for a, b, end in zip(whole, pruned, ends, strict=True):
+            assert b.finish == (a.finish if end is None else "pruned")
+            assert b.token_ids.tolist() == a.token_ids[:end].tolist()
+            np.testing.assert_allclose(b.log_prob, a.log_prob[:end], atol=1e-5, rtol=1e-4)
+        assert pruned.sampling["prune"]["schedule"] == [[2, 3], [3, 1]]
+        with pytest.raises(ValueError, match="prune = 'third'"):
+            ask("third")
+
+    def test_forks_begin_as_their_parents(self, engine):
+        if "search" not in engine.abilities:
+            return  # that it is refused by name is tested for every method
+        settings = DRAW | {"temperature": 1.0}
+        found = engine.search(noise(), QUESTION, 6, 2, 3, **settings)
+        forks = [c for c in found if c.parent is not None]
+        assert forks
+        for c in forks:
+            parent = found[c.parent].token_ids[: c.forked_at]
+            assert c.token_ids[: c.forked_at].tolist() == parent.tolist()
+        same(found, engine.search(noise(), QUESTION, 6, 2, 3, **settings))
 
     def test_five_are_the_first_five_of_seven(self, engine):
         few = engine.sample(noise(), QUESTION, 5, **DRAW)
@@ -112,7 +148,7 @@ class Contract:
             assert len(c.tokens) == len(c.token_ids) <= DRAW["max_new_tokens"]
 
     def test_what_was_sampled_scores_the_same(self, engine):
-        drawn = engine.sample(noise(), QUESTION, 6, **DRAW).filled()
+        drawn = engine.sample(noise(), QUESTION, 6, **DRAW).scorable()
         given = engine.score(noise(), QUESTION, list(drawn))
         same(drawn, given)
         ids = engine.score(noise(), QUESTION, [c.token_ids.tolist() for c in drawn])
@@ -224,7 +260,7 @@ class Contract:
         if "look" not in engine.abilities:
             pytest.skip(f"{engine.name} does not tell where a response looked")
         images = [noise(1), noise(2)]
-        by_layer = by_layer_setting(engine, "by_layer" in engine.abilities, "this test")
+        by_layer = optional_settings(engine, {"by_layer": "by_layer" in engine.abilities})
         (scored,) = engine.score(images, QUESTION, "red dog", **by_layer)
         seen = []
         found = engine.look(images, QUESTION, "red dog", progress=lambda *x: seen.append(x))

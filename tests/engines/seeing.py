@@ -29,6 +29,8 @@ def without_mixing(model):
     children = [child for _, module in towers(model) for child in module.named_children()]
     # Gemma 4 wraps its matrices.
     found = [getattr(child, "linear", child) for name, child in children if name in OUTPUTS]
+    # The convolutions of DeepSeek's second tower look beyond a patch: only the first one is tried.
+    found += [one for name, one in model.named_modules() if name.endswith("high_res_vision_proj")]
     muted = {id(one): one for one in found if isinstance(one, nn.Linear)}.values()
     assert muted, f"no attention found in the tower of {type(model).__name__}"
     before = [one.weight.clone() for one in muted]

@@ -22,7 +22,7 @@ PLACED = [
 ]
 REAL = [f"{name}, its own processor" for name in real_processors.IMAGES]
 SIZES = [(150, 90), (70, 160), (33, 34)]  # width and height; the last is hardly over a tile
-MOST = 12  # cells of a grid that are tried
+MOST = 8  # cells of a grid that are tried
 
 
 @pytest.fixture(params=PLACED + REAL)
@@ -46,8 +46,6 @@ def cells(picture, grid):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_spot_changes_the_token_whose_box_it_is_in(lb, size):
-    if lb.model.config.model_type == "deepseek_vl_hybrid" and size == SIZES[-1]:
-        pytest.skip("the convolutions of its second tower look beyond a patch")
     image = grey(size)
     (picture,) = pictures_of(lb, asking(image))
     assert picture.boxes is not None
@@ -65,8 +63,6 @@ def test_a_spot_changes_the_token_whose_box_it_is_in(lb, size):
 @pytest.mark.parametrize("size", SIZES[:2])
 def test_a_token_sees_nothing_but_its_box(lb, size):
     """All else is painted over, but for half a cell around it that resizing mixes in."""
-    if lb.model.config.model_type == "deepseek_vl_hybrid":
-        pytest.skip("the convolutions of its second tower look beyond a patch")
     image = grey(size)
     pixels = np.array(image)
     (picture,) = pictures_of(lb, asking(image))
@@ -75,7 +71,7 @@ def test_a_token_sees_nothing_but_its_box(lb, size):
         for grid in picture.grids:
             x0, y0, x1, y1 = picture.boxes[grid.ravel()].T
             wide, high = np.nanmax(x1 - x0) / 2, np.nanmax(y1 - y0) / 2
-            for cell in cells(picture, grid)[:6]:
+            for cell in cells(picture, grid)[:5]:
                 x0, y0, x1, y1 = picture.boxes[cell]
                 across = slice(*_pixels(x0 - wide, x1 + wide, size[0]))
                 down = slice(*_pixels(y0 - high, y1 + high, size[1]))

@@ -109,7 +109,7 @@ def test_signals_equal_eager_maps_over_the_mask(name, source):
     ours = np.stack([getattr(found, signal) for signal in SIGNALS])
     np.testing.assert_allclose(ours, expected, atol=1e-5, rtol=1e-4)
     assert found.visual_lookback.max() < 0.999
-    drawn = lb.sample(messages=messages, n=2, source=source, max_new_tokens=4, seed=1).filled()
+    drawn = lb.sample(messages=messages, n=2, source=source, max_new_tokens=4, seed=1).scorable()
     again = lb.score(messages=messages, responses=list(drawn), source=source)
     for a, b in zip(drawn, again, strict=True):
         np.testing.assert_allclose(a.visual_lookback, b.visual_lookback, atol=1e-5)

@@ -42,7 +42,7 @@ def test_a_run_with_controls_and_every_kind_of_scorer(family, data, tmp_path, mo
     items = {item.id: item for item in get_benchmark("chair", data).items("test")}
     for row, name in enumerate(run.ids):
         # What is kept is what the engine says of the same tokens, scored by itself.
-        cands = run.candidates(row).filled()
+        cands = run.candidates(row).scorable()
         again = engine.score(items[name].image, items[name].question, list(cands))
         for kept, found in zip(cands, again, strict=True):
             np.testing.assert_allclose(kept.visual_lookback, found.visual_lookback, atol=2e-6)

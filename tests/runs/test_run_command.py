@@ -117,7 +117,7 @@ def test_a_study_prints_its_table_and_writes_its_files(command, tmp_path):
     assert "Random" in out
     assert "LookBack" in out
     written = {path.name for path in (tmp_path / "tables").iterdir()}
-    assert written == {f"main.{kind}" for kind in ("csv", "md", "tex", "png", "svg")}
+    assert written == {f"main.{kind}" for kind in ("csv", "md", "tex", "pdf", "png", "svg")}
     assert "tables/main.csv" in err
     code, out, _ = command("study", "main", "own", "--json", "--out", "tables")
     assert json.loads(out)["rows"][0]["method"] == "random"

@@ -31,7 +31,7 @@ def lb():
 
 @pytest.fixture(scope="module")
 def cands(lb):
-    return lb.sample(noise(), QUESTION, 4, max_new_tokens=8, seed=1).filled()
+    return lb.sample(noise(), QUESTION, 4, max_new_tokens=8, seed=1).scorable()
 
 
 @pytest.fixture(scope="module")

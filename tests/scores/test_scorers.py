@@ -88,7 +88,7 @@ def test_an_empty_response_has_no_score_and_never_wins():
     assert ranked[-1].index == 1
     assert np.isnan(ranked[-1].score)
     np.testing.assert_allclose(cands.scores()[[0, 2]], make_candidates(lengths=(2, 2)).scores())
-    with pytest.raises(ValueError, match="all are empty"):
+    with pytest.raises(ValueError, match="each is empty or pruned"):
         make_candidates(lengths=(0, 0)).best()
 
 

@@ -245,10 +245,16 @@ def flash_attention_on_cpu(
 
     That function does not return it. The kernel takes grouped heads and strided keys as they are.
     """
+    rows = query.shape[2]
+    if rows == 1:
+        # One row goes through a product of a vector, which rounds by where the thread's scratch
+        # memory lies; four alike go through one of matrices, which does not.
+        query = query.expand(-1, -1, 4, -1)
+        bias = None if bias is None else bias.expand(-1, -1, 4, -1)
     out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         query, key, value, 0.0, causal, attn_mask=bias, scale=scale
     )
-    return out, lse
+    return (out[:, :, :1], lse[:, :, :1]) if rows == 1 else (out, lse)
 
 
 def flash_attention_on_cuda(

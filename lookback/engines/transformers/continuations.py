@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from lookback.engines.transformers.logits import TokenStats, check_stats
 from lookback.signals import SIGNALS
+from lookback.steering import MERGED, PRUNED, Draft
+from lookback.steering.search import repeated
 
 
 @dataclass
@@ -24,12 +26,16 @@ class Continuation:
         signals: (4, T), as `SIGNALS` orders them.
         finish: why it ended.
         by_layer: (T, L), A_t in each attention layer, if it was asked for.
+        parent, forked_at: of a fork, the number of the one that it continues, and after how many
+            tokens.
     """
 
     token_ids: list[int]
     signals: NDArray[np.float32]
     finish: str = "given"
     by_layer: NDArray[np.float32] | None = None
+    parent: int | None = None
+    forked_at: int | None = None
 
     @classmethod
     def of(
@@ -46,11 +52,11 @@ class Continuation:
 
     def cut(self, length: int) -> Continuation:
         """The first `length` tokens."""
-        return Continuation(
-            self.token_ids[:length],
-            self.signals[:, :length],
-            self.finish,
-            None if self.by_layer is None else self.by_layer[:length],
+        return replace(
+            self,
+            token_ids=self.token_ids[:length],
+            signals=self.signals[:, :length],
+            by_layer=None if self.by_layer is None else self.by_layer[:length],
         )
 
 
@@ -69,18 +75,48 @@ class Drawn:
         self.ids: list[list[int]] = [[] for _ in range(n)]
         self.finish = ["length"] * n
         self.alive = list(range(n))
+        self.origins: dict[int, tuple[int, int]] = {}  # of forks: parent, and after how many tokens
         self._end_tokens = frozenset(end_tokens)
         self._stopped = stopped
 
-    def take(self, new: list[list[int]]) -> list[int]:
-        """Take the new tokens of each that goes on; the places of those that still do."""
-        keep = [
-            place
-            for place, (i, tokens) in enumerate(zip(self.alive, new, strict=True))
-            if self._goes_on(i, tokens)
-        ]
-        self.alive = [self.alive[place] for place in keep]
-        return keep
+    def take(self, new: list[list[int]]) -> None:
+        """Take the new tokens of each that goes on."""
+        told = zip(self.alive, new, strict=True)
+        self.alive = [i for i, tokens in told if self._goes_on(i, tokens)]
+
+    def end(self, ends: Mapping[int, str]) -> None:
+        """End some, for the reasons that are given."""
+        for i, finish in ends.items():
+            self.finish[i] = finish
+        self.alive = [i for i in self.alive if i not in ends]
+
+    def fork(self, parents: Sequence[int]) -> dict[int, int]:
+        """Let new ones go on from where these are; their numbers, and each one's parent."""
+        first = len(self.ids)
+        self.ids += [list(self.ids[parent]) for parent in parents]
+        self.finish += ["length"] * len(parents)
+        forks = dict(enumerate(parents, first))
+        self.origins |= {i: (parent, len(self.ids[parent])) for i, parent in forks.items()}
+        self.alive += forks
+        return forks
+
+    def drafts(self, found: Sequence[Continuation]) -> dict[int, Draft]:
+        """Those that no checkpoint ended, of all that there are, as steering sees them."""
+        alive = set(self.alive)
+        return {
+            i: Draft(one.token_ids, one.signals, i in alive)
+            for i, one in enumerate(found)
+            if one.finish not in (PRUNED, MERGED)
+        }
+
+    def continuations(self, signals: NDArray[np.float32]) -> list[Continuation]:
+        """All of them, with what was recorded of each, (numbers, n, steps)."""
+        found = []
+        for i, (ids, finish) in enumerate(zip(self.ids, self.finish, strict=True)):
+            one = Continuation.of(ids, signals[:, i], finish)
+            one.parent, one.forked_at = self.origins.get(i, (None, None))
+            found.append(one)
+        return found
 
     def _goes_on(self, i: int, tokens: list[int]) -> bool:
         for token in tokens:
@@ -92,6 +128,28 @@ class Drawn:
                 self.finish[i] = "stop"
                 return False
         return True
+
+
+def tokens_drawn(drawn: Sequence[Continuation]) -> int:
+    """How many tokens were drawn for all of them; those that a fork took over count once."""
+    return sum(len(one.token_ids) - (one.forked_at or 0) for one in drawn)
+
+
+def without_repeated(found: Sequence[Continuation]) -> list[Continuation]:
+    """Each once of those that say the same, in order; parents get their new numbers."""
+    complete = {i: one.token_ids for i, one in enumerate(found) if one.finish != PRUNED}
+    left_out = set(repeated(complete)) | {i for i, one in enumerate(found) if one.finish == MERGED}
+    kept = [i for i in range(len(found)) if i not in left_out]
+    place = {i: j for j, i in enumerate(kept)}
+
+    def parent(one: Continuation) -> int | None:
+        if one.parent is None or one.parent in place:
+            return None if one.parent is None else place[one.parent]
+        # It was left out: the first that begins as it did stands for it.
+        begins = one.token_ids[: one.forked_at]
+        return next(place[i] for i in kept if found[i].token_ids[: one.forked_at] == begins)
+
+    return [replace(found[i], parent=parent(found[i])) for i in kept]
 
 
 def stack_signals(stats: TokenStats, lookback: Tensor) -> Tensor:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from operator import index
 from pathlib import Path
@@ -17,11 +18,12 @@ from transformers import PreTrainedModel
 
 from lookback.conversations import Conversation
 from lookback.engines import ABILITIES, Ability, Engine, Identity, Progress, check_sampling
+from lookback.engines.transformers.candidates import make_candidate, response_ids
 from lookback.engines.transformers.compat import alone_settings
-from lookback.engines.transformers.continuations import Continuation
+from lookback.engines.transformers.continuations import Continuation, tokens_drawn, without_repeated
 from lookback.engines.transformers.decoder import Decoder
 from lookback.engines.transformers.prefix import Prefix
-from lookback.engines.transformers.prompts import IdText, Prompter
+from lookback.engines.transformers.prompts import Prompter
 from lookback.engines.transformers.sources import source_mask
 from lookback.engines.transformers.state import borrowed
 from lookback.engines.transformers.stops import StopTexts
@@ -29,13 +31,16 @@ from lookback.engines.transformers.support import end_token_ids, fingerprint
 from lookback.engines.transformers.tap import Unread, reading
 from lookback.engines.transformers.tested import is_checked, suggest_check
 from lookback.families import family_of, video_token_id
-from lookback.signals import SIGNALS, Asked, Candidate, Candidates, Signals
+from lookback.signals import Asked, Candidate, Candidates
+from lookback.steering.pruning import Prune, Pruning, pruning_of
+from lookback.steering.search import Search
 
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
     from lookback.engines import Response
     from lookback.engines.checks import CheckReport
     from lookback.look import Look
+    from lookback.steering import Watch
     from lookback.videos import VideoLike
 
 PACKAGES = ("torch", "transformers", "tokenizers")
@@ -239,41 +244,90 @@ class TransformersEngine(Engine):
         seed: int | None = None,
         keep_end: bool = False,
         by_layer: bool = False,
+        prune: Prune = None,
         progress: Progress | None = None,
     ) -> Candidates:
         """As the contract says: one pass for the prompt, which all candidates share."""
         check_sampling(n, temperature, top_p, top_k, max_new_tokens, seed)
-        seed = secrets.randbits(32) if seed is None else seed
-        stops = [stop] if isinstance(stop, str) else list(stop or [])
+        rule = pruning_of(prune, n, self.family.defaults)
+        draw = Draw(n, temperature, top_p, top_k, max_new_tokens, _texts(stop), _seed(seed))
         conversation = Conversation.of(image, question, messages, video)
+        return self._draw(conversation, source, draw, keep_end, by_layer, progress, rule)
+
+    def search(
+        self,
+        image: Images = None,
+        question: str | None = None,
+        width: int = 25,
+        keep: int = 5,
+        every: int = 16,
+        *,
+        messages: Messages | None = None,
+        video: VideoLike | None = None,
+        source: SourceLike = None,
+        scorer: str = "lookback",
+        settings: Mapping[str, Any] | None = None,
+        temperature: float = 1.2,
+        top_p: float = 0.9,
+        top_k: int | None = None,
+        max_new_tokens: int = 256,
+        stop: str | Sequence[str] | None = None,
+        seed: int | None = None,
+        keep_end: bool = False,
+        by_layer: bool = False,
+        watch: Watch | None = None,
+        progress: Progress | None = None,
+    ) -> Candidates:
+        """As the contract says: forks share the prompt, and copy their own tokens' keys."""
+        check_sampling(width, temperature, top_p, top_k, max_new_tokens, seed)
+        rule = Search(
+            width, keep, every, scorer=scorer, settings=dict(settings or {}), watch=watch
+        ).of(self.family.defaults)
+        draw = Draw(width, temperature, top_p, top_k, max_new_tokens, _texts(stop), _seed(seed))
+        conversation = Conversation.of(image, question, messages, video)
+        return self._draw(conversation, source, draw, keep_end, by_layer, progress, rule)
+
+    def _draw(
+        self,
+        conversation: Conversation,
+        source: SourceLike,
+        draw: Draw,
+        keep_end: bool,
+        by_layer: bool,
+        progress: Progress | None,
+        rule: Pruning | Search | None,
+    ) -> Candidates:
         with self._lock:
             inputs, mask = self._inputs(conversation, source)
             prompt_ids = inputs["input_ids"][0].tolist()
-            until = StopTexts(self._prompter, prompt_ids, stops)
+            until = StopTexts(self._prompter, prompt_ids, draw.stop)
+
+            def complete(one: Continuation) -> Continuation:
+                return until.cut(one if keep_end else one.without_end())
+
             drawn = self._decoder.sample(
                 self._decoder.prefill(inputs, mask),
-                n,
-                temperature=temperature,
-                top_p=top_p,
-                top_k=top_k,
-                max_new_tokens=max_new_tokens,
-                seed=seed,
+                draw.n,
+                temperature=draw.temperature,
+                top_p=draw.top_p,
+                top_k=draw.top_k,
+                max_new_tokens=draw.max_new_tokens,
+                seed=draw.seed,
                 end_tokens=self._end_tokens,
-                stopped=until.reached if stops else None,
+                stopped=until.reached if draw.stop else None,
                 progress=progress,
                 by_layer=by_layer,
+                steering=rule,
+                complete=complete,
             )
-            drawn = [until.cut(one if keep_end else one.without_end()) for one in drawn]
-            settings = {
-                "n": n,
-                "temperature": temperature,
-                "top_p": top_p,
-                "top_k": top_k,
-                "max_new_tokens": max_new_tokens,
-                "stop": stops,
-                "seed": seed,
-            }
-            return self._candidates(conversation, source, prompt_ids, drawn, sampling=settings)
+            settings = asdict(draw)
+            if rule is not None:
+                settings[rule.kind] = rule.to_json()
+                settings["tokens_drawn"] = tokens_drawn(drawn)
+            found = [complete(one) for one in drawn]
+            if isinstance(rule, Search):
+                found = without_repeated(found)
+            return self._candidates(conversation, source, prompt_ids, found, sampling=settings)
 
     def generate(
         self,
@@ -330,25 +384,7 @@ class TransformersEngine(Engine):
         return inputs, source_mask(self._prompter, conversation, ids, source)
 
     def _response_ids(self, prompt_ids: list[int], i: int, response: Response) -> list[int]:
-        if isinstance(response, str):
-            try:
-                return self._prompter.encode(prompt_ids, response)
-            except ValueError as error:
-                raise ValueError(f"response {i}: {error}") from None
-        ids = response.token_ids if isinstance(response, Candidate) else response
-        ids = [int(token) for token in ids]
-        if not ids:
-            raise ValueError(f"response {i} is empty: there is nothing to score")
-        for token in ids:
-            if not 0 <= token < self._decoder.vocab:
-                raise ValueError(
-                    f"response {i}: token id {token} is outside the vocabulary of "
-                    f"{self._decoder.vocab}"
-                )
-            for kind, placeholder in self._prompter.media_tokens.items():
-                if token == placeholder:
-                    raise ValueError(f"response {i}: token id {token} is the {kind} placeholder")
-        return ids
+        return response_ids(self._prompter, self._decoder.vocab, prompt_ids, i, response)
 
     def _candidates(
         self,
@@ -377,19 +413,22 @@ class TransformersEngine(Engine):
         )
 
 
-def make_candidate(
-    prompter: Prompter | IdText,
-    prompt_ids: list[int],
-    i: int,
-    one: Continuation,
-    text: str | None = None,
-) -> Candidate:
-    """A continuation with its text (decoded, if not given) and the text of its tokens."""
-    signals = Signals(
-        np.array(one.token_ids),
-        tuple(prompter.pieces(prompt_ids, one.token_ids)),
-        **dict(zip(SIGNALS, one.signals, strict=True)),
-        by_layer=one.by_layer,
-    )
-    text = prompter.decode(prompt_ids, one.token_ids) if text is None else text
-    return Candidate(i, text, signals, one.finish)
+@dataclass(frozen=True)
+class Draw:
+    """How candidates are drawn, as `Candidates.sampling` keeps it."""
+
+    n: int
+    temperature: float
+    top_p: float
+    top_k: int | None
+    max_new_tokens: int
+    stop: list[str]
+    seed: int
+
+
+def _texts(stop: str | Sequence[str] | None) -> list[str]:
+    return [stop] if isinstance(stop, str) else list(stop or [])
+
+
+def _seed(seed: int | None) -> int:
+    return secrets.randbits(32) if seed is None else seed

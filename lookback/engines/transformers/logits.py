@@ -146,11 +146,13 @@ def draw(probs: Tensor, uniform: Tensor) -> Tensor:
     return token.clamp_(max=probs.shape[-1] - 1)  # of what is not a number, any: never out of range
 
 
-def streams(seed: int, n: int, length: int) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Uniform numbers (n, length): row i is a stream of its own, fixed by (seed, i) alone."""
+def streams(
+    seed: int, n: int, length: int, first: int = 0
+) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Uniform numbers (n, length): row i is a stream of its own, fixed by (seed, first + i)."""
     if seed < 0:
         raise ValueError(f"seed = {seed}: must not be negative")
     # As whole numbers: a list with one from 2**63 on would become floats, and seeds would meet.
-    keys = [np.array([seed, i], dtype=np.uint64) for i in range(n)]
+    keys = [np.array([seed, i], dtype=np.uint64) for i in range(first, first + n)]
     rows = [np.random.Generator(np.random.Philox(key=key)).random(length) for key in keys]
     return np.stack(rows)

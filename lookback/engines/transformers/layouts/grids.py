@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from lookback.look import Floats, Places
 
+_HAIR = 1e-6  # of a picture's side: less is rounding
+
 Edges = NDArray[np.float64]  # (N, 2): where each of N rows or columns begins and ends
 
 
@@ -47,7 +49,7 @@ class Tokens:
         found = np.full((self.count, 4), np.nan, dtype=np.float32)
         for grid in self.grids:
             (x0, x1), (y0, y1) = grid.x.clip(0, 1).T, grid.y.clip(0, 1).T
-            seen = (y0 < y1)[:, None] & (x0 < x1)[None, :]
+            seen = (y1 - y0 > _HAIR)[:, None] & (x1 - x0 > _HAIR)[None, :]
             rows, columns = np.nonzero(seen & (grid.places >= 0))
             found[grid.places[rows, columns]] = np.stack(
                 [x0[columns], y0[rows], x1[columns], y1[rows]], axis=1

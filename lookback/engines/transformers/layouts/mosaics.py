@@ -54,7 +54,8 @@ def mosaic_tokens(
             mosaic = _cut(config, place_tiles(views[1:], shape, tiles), shape, size)
             rows, columns = mosaic.places.shape
             count = shape.count + rows * (columns + 1)
-            found.append(Tokens(count, (mosaic, overview)))
+            # Of a tiny picture the model may cut off all but the ends of rows.
+            found.append(Tokens(count, (mosaic, overview) if rows * columns else (overview,)))
         except NoMapError as error:
             found.append(error)
     return found

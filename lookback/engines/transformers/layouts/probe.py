@@ -182,7 +182,8 @@ def _lines(pixels: Pixels, rows: Indices, columns: Indices) -> tuple[Line, Line]
     (start_x, start_y), (right_x, right_y), (down_x, down_y) = np.linalg.lstsq(points, values)[0]
     height, width = pixels.shape
     aside = max(abs(right_y) * width, abs(down_x) * height)
-    if aside > _TOLERANCE or min(right_x, down_y) <= 0:
+    grown = min(right_x * np.ptp(columns), down_y * np.ptp(rows))
+    if aside > _TOLERANCE or grown < _TOLERANCE:
         return None
     return Line(start_x, right_x), Line(start_y, down_y)
 
@@ -234,7 +235,9 @@ def _painted(conversation: Conversation, paint: Paint) -> Conversation:
 
 def _slope(size: tuple[int, int]) -> Image.Image:
     width, height = size
-    x, y = np.meshgrid((np.arange(width) + 0.5) / width, (np.arange(height) + 0.5) / height)
-    red, green = np.einsum("ij,jhw->ihw", _TILT, np.stack([x, y]))
-    colors = np.stack([red, green, np.zeros_like(red)], axis=-1)
-    return Image.fromarray(np.round(255 * colors).astype(np.uint8))
+    x = (np.arange(width, dtype=np.float32)[None, :] + 0.5) / width
+    y = (np.arange(height, dtype=np.float32)[:, None] + 0.5) / height
+    pixels = np.zeros((height, width, 3), dtype=np.uint8)
+    for color, (right, down) in enumerate(_TILT):
+        pixels[..., color] = np.round(255 * (right * x + down * y))
+    return Image.fromarray(pixels)

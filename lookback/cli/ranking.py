@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lookback.cli.terminal import console, print_json, printable, say
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
     from rich.console import Console
 
     from lookback.signals import Candidate, Candidates
@@ -76,7 +77,9 @@ def print_ranking(out: Console, ranked: list[Candidate], scorer: str) -> None:
         colours = out.color_system == "truecolor"
         by = ", shaded by A" if colours else ""
         out.print(f"best by {scorer}{by}:", style="bold", highlight=False, markup=False)
-        out.print(_shaded(ranked[0]) if colours else _plain(ranked[0].text.strip()))
+        best = ranked[0]
+        shown = shaded_text(best.tokens, best.visual_lookback) if colours else None
+        out.print(shown or plain_text(best.text.strip()))
         out.print()
     (_print_beside if out.width >= BESIDE else _print_below)(out, ranked, scorer)
 
@@ -116,24 +119,30 @@ def _numbers(rank: int, candidate: Candidate) -> tuple[str, ...]:
 
 
 def _one_line(candidate: Candidate) -> Any:
-    return _plain(" ".join(candidate.text.split()) or "(empty)")
+    return plain_text(" ".join(candidate.text.split()) or "(empty)")
 
 
-def _plain(text: str) -> Any:
+def plain_text(text: str) -> Any:
+    """Any text, safe and as it is."""
     from rich.text import Text
 
     return Text(printable(text), overflow="fold")
 
 
-def _shaded(candidate: Candidate) -> Any:
-    """The answer with each token on a ground that is the darker the more it looked."""
+def shaded_text(tokens: Sequence[str], values: ArrayLike) -> Any:
+    """An answer with each token on a ground that is the darker the more it looked.
+
+    Args:
+        tokens: its tokens.
+        values: A of each.
+    """
     from rich.text import Text
 
     from lookback.pages.shading import color, shades
 
     text = Text(overflow="fold")
     begun = False
-    for token, shade in zip(candidate.tokens, shades(candidate.visual_lookback), strict=True):
+    for token, shade in zip(tokens, shades(values), strict=True):
         word = printable(token if begun else token.lstrip())
         if not word:
             continue

@@ -11,7 +11,7 @@ SEED ?= 1
 
 .PHONY: demo test bench hostile lint types tests test-zoo test-oldest test-wheel clean
 .PHONY: docs notebooks commands-page models-table bench-scorers train-embedded evaluate-embedded
-.PHONY: reproduce pictures
+.PHONY: reproduce budget pictures
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -94,6 +94,10 @@ bench-scorers: $(VENV)/ready
 # The whole paper at small scale: runs, studies, one page; goes on where it was stopped.
 reproduce: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.reproduce --docs docs/reproduction.md
+
+# Quality against tokens: best of N, pruning, search, beam search; goes on where it was stopped.
+budget: $(VENV)/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.budget --docs docs/reproduction.md
 
 # About an hour on two cores; goes on where it was stopped (build/embedded).
 train-embedded: $(VENV)/ready

@@ -46,6 +46,7 @@ def names(tmp_path, monkeypatch):
     engine = lookback.load(zoo.model, zoo.processor)
     monkeypatch.setattr(lookback, "load", lambda name=None: engine, raising=False)
     monkeypatch.setattr(engine, "sample", briefly(engine.sample))
+    monkeypatch.setattr(engine, "search", briefly(engine.search))
     make_run(tmp_path / "runs" / "caption", items=3, n=6)
     return {
         "lookback": lookback,

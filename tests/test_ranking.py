@@ -6,6 +6,7 @@ What is expected lies in tests/golden, for people to read; `LOOKBACK_GOLDEN=writ
 import io
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,17 +42,39 @@ def candidates(texts):
     return sorted(made, key=lambda one: -np.inf if one.score is np.nan else one.score, reverse=True)
 
 
-def printed(texts, width, colours=None):
+def pruned(texts):
+    """Every second one of the candidates was ended, and ranks last."""
+    made = candidates(texts)
+    ended = [replace(one, finish="pruned", score=np.nan) for one in made[1::2]]
+    return made[::2] + ended
+
+
+def printed(texts, width, colours=None, make=candidates):
     out = io.StringIO()
     shown = Console(file=out, width=width, color_system=colours, force_terminal=bool(colours))
-    print_ranking(shown, candidates(texts), "lookback")
+    print_ranking(shown, make(texts), "lookback")
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_as_it_was_read_by_people(kind, width):
-    found, golden = printed(ANSWERS[kind], width), GOLDEN / f"ask-{kind}-{width}.txt"
+    compare(printed(ANSWERS[kind], width), GOLDEN / f"ask-{kind}-{width}.txt")
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_pruned_ones_come_last_and_say_so(width):
+    texts = [LONG, "two red cups", "a cup on the", "", "a long table with"]
+    found = printed(texts, width, make=pruned)
+    compare(found, GOLDEN / f"ask-pruned-{width}.txt")
+    assert found.count("pruned after") == 2
+    assert max(map(cell_len, found.split("\n"))) <= width
+    coloured = printed(texts, width, "truecolor", make=pruned)
+    dim = [line for line in coloured.split("\n") if "pruned after" in line]
+    assert all("\x1b[2m" in line for line in dim)
+
+
+def compare(found, golden):
     if os.environ.get("LOOKBACK_GOLDEN") == "write":
         golden.write_text(found, encoding="utf-8")
     assert found == golden.read_text(encoding="utf-8")

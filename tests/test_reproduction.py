@@ -12,7 +12,8 @@ DOC = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
 
 def test_every_study_has_its_place():
     shown = re.findall(r"<!-- ([a-z-]+) -->\n(.*?)<!-- /\1 -->", DOC, flags=re.DOTALL)
-    assert [name for name, _ in shown] == [name for name in STUDIES.names() if name != "tokens"]
+    studies = [name for name, _ in shown if name != "search"]  # that one is of tools/budget.py
+    assert studies == [name for name in STUDIES.names() if name != "tokens"]
     assert all("|---|" in table for _, table in shown)
     for figure in re.findall(r"\((reproduction/[a-z-]+\.png)\)", DOC):
         assert (ROOT / "docs" / figure).exists()
@@ -37,6 +38,19 @@ def test_new_tables_replace_old_ones_and_nothing_else(tmp_path):
     )
     assert doc.read_text() == expected
     assert (tmp_path / "doc" / "main.png").read_bytes() == b"png"
+
+
+def test_tables_that_are_not_named_stay(tmp_path):
+    doc, studies = tmp_path / "doc.md", tmp_path / "studies"
+    old = "<!-- main -->\nold\n<!-- /main -->\n<!-- search -->\nold\n<!-- /search -->\n"
+    doc.write_text(old)
+    studies.mkdir()
+    for name in ("main", "search"):
+        (studies / f"{name}.md").write_text("new\n")
+    reproduce.update(doc, studies)  # the studies: search is none
+    assert doc.read_text() == old.replace("old", "new", 1)
+    reproduce.update(doc, studies, ["search"])
+    assert doc.read_text() == old.replace("old", "new")
 
 
 def test_what_is_run(tmp_path, monkeypatch):

@@ -13,9 +13,11 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from lookback.benchmarks.base import GENERATED
+from lookback.studies import STUDIES
 from tools import measured
 
 SEEDS = (123, 456)  # beside 42, as in the paper
@@ -46,20 +48,29 @@ def make_runs(out: Path, items: int, workers: int) -> None:
             lookback(*draw, *more, "--out", f"{own}-{seed}")
 
 
-def update(docs: Path, studies: Path) -> None:
-    """Replace the tables between <!-- NAME --> and <!-- /NAME --> by the studies' new ones.
+def update(docs: Path, studies: Path, names: Sequence[str] | None = None) -> None:
+    """Replace the tables between <!-- NAME --> and <!-- /NAME --> by the new ones.
 
     And the figures that it shows, in the folder of its name.
+
+    Args:
+        docs: the document.
+        studies: the folder of what is new.
+        names: which are; all studies by default. Other tables and figures stay.
     """
+    new = STUDIES.names() if names is None else list(names)
     text = docs.read_text(encoding="utf-8")
     figures = docs.with_suffix("")
     figures.mkdir(exist_ok=True)
-    for name in re.findall(rf"\({figures.name}/([a-z-]+\.png)\)", text):
-        shutil.copy(studies / name, figures / name)
+    for name in re.findall(rf"\({figures.name}/([a-z-]+)\.png\)", text):
+        if name in new:
+            shutil.copy(studies / f"{name}.png", figures / f"{name}.png")
 
     def table(match: re.Match[str]) -> str:
-        new = (studies / f"{match[1]}.md").read_text(encoding="utf-8")
-        return f"<!-- {match[1]} -->\n{new}<!-- /{match[1]} -->"
+        if match[1] not in new:
+            return match[0]
+        words = (studies / f"{match[1]}.md").read_text(encoding="utf-8")
+        return f"<!-- {match[1]} -->\n{words}<!-- /{match[1]} -->"
 
     docs.write_text(
         re.sub(r"<!-- ([a-z-]+) -->\n.*?<!-- /\1 -->", table, text, flags=re.DOTALL),

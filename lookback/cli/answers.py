@@ -47,6 +47,15 @@ from lookback.cli.questions import (
 from lookback.cli.ranking import show_candidates
 from lookback.cli.start import Start, ask_each
 from lookback.cli.stdin import STDIN, check_stdin, is_stdin, read_stdin_text
+from lookback.cli.steering import (
+    Every,
+    Keep,
+    Prune,
+    PruneBy,
+    SearchToo,
+    draw_answers,
+    parse_steering,
+)
 from lookback.cli.terminal import print_json, progress, show_scorers
 
 if TYPE_CHECKING:
@@ -89,6 +98,11 @@ def ask(
     top_p: TopP = 0.9,
     max_new_tokens: MaxNewTokens = 256,
     seed: Seed = 42,
+    prune: Prune = None,
+    prune_by: PruneBy = None,
+    search: SearchToo = False,
+    keep: Keep = 5,
+    every: Every = 16,
     scorer: Scorer = "lookback",
     alpha: Alpha = None,
     lam: Lam = None,
@@ -115,6 +129,7 @@ def ask(
 
     check_sampling(n, temperature, top_p, None, max_new_tokens, seed)
     params = _params(scorer, alpha, lam, settings, n)
+    rule = parse_steering(prune, search, prune_by, (n, keep, every), scorer, params)
     _check_shown(by_layer, as_json)
     _check_usage(images, question, questions, more_images)
     asked = {"IMAGE": images, "QUESTION": question, "--questions": questions}
@@ -125,9 +140,7 @@ def ask(
     drawing |= {"max_new_tokens": max_new_tokens, "source": source}
 
     def draw(lb: Engine, conversation: Conversation, title: str) -> Candidates:
-        layers = _layers(lb, by_layer)
-        with progress(f"{title}drawing {n} answers") as bar:
-            return lb.sample(messages=conversation.messages(), progress=bar, **drawing, **layers)
+        return draw_answers(lb, conversation, title, rule, drawing, by_layer)
 
     if questions is not None:
         found, problems = questions_in(questions)
@@ -214,6 +227,8 @@ def score(
 
     Without --model the embedded model scores them, which is small and knows drawn scenes only.
     """
+    from lookback.engines import optional_settings
+
     asked = {"IMAGE": image, "QUESTION": question, "RESPONSES": responses}
     check_stdin(asked | {"--image": more_images, "--file": file})
     question, given = _given(question), []
@@ -233,7 +248,7 @@ def score(
     conversation.source(source)
     options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
     lb = Start(model, options, scorer)(conversation)
-    layers = _layers(lb, by_layer)
+    layers = optional_settings(lb, {"by_layer": by_layer})
     with progress(f"scoring {len(given)} answers") as bar:
         cands = lb.score(
             messages=conversation.messages(),
@@ -307,9 +322,3 @@ def _check_shown(by_layer: bool, as_json: bool) -> None:
     """Refuse to keep what nobody would see."""
     if by_layer and not as_json:
         raise ValueError("--by-layer is shown by --json alone: add --json")
-
-
-def _layers(engine: Engine, by_layer: bool) -> dict[str, Any]:
-    from lookback.engines import optional_settings
-
-    return optional_settings(engine, {"by_layer": by_layer})

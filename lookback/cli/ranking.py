@@ -48,8 +48,11 @@ def show_candidates(
         data["candidates"] = [candidate_dict(c) for c in ranked]
         print_json(data | unread)
         return
+    if "search" in cands.sampling:  # it leaves many behind; --json has them all
+        ranked = [c for c in ranked if not is_pruned(c)]
     print_ranking(console(), ranked, scorer)
-    if not len(ranked[0].signals):
+    print_cost(console(), cands)
+    if not ranked[0].scorable:
         raise ValueError("every answer is empty: there is no best one")
 
 
@@ -73,7 +76,7 @@ def noting_unread() -> Iterator[dict[str, Any]]:
 
 def print_ranking(out: Console, ranked: list[Candidate], scorer: str) -> None:
     """The best answer, if there is one, and all of them with their numbers."""
-    if len(ranked[0].signals):
+    if ranked[0].scorable:
         colours = out.color_system == "truecolor"
         by = ", shaded by A" if colours else ""
         out.print(f"best by {scorer}{by}:", style="bold", highlight=False, markup=False)
@@ -92,7 +95,8 @@ def _print_beside(out: Console, ranked: list[Candidate], scorer: str) -> None:
         table.add_column(name, justify="right", no_wrap=True, min_width=width)
     table.add_column("answer", overflow="fold", ratio=1)
     for rank, candidate in enumerate(ranked, start=1):
-        table.add_row(*_numbers(rank, candidate), _one_line(candidate))
+        cells = *_numbers(rank, candidate), _one_line(candidate)
+        table.add_row(*cells, style=_style(candidate))
     out.print(table)
 
 
@@ -100,22 +104,50 @@ def _print_below(out: Console, ranked: list[Candidate], scorer: str) -> None:
     from rich.padding import Padding
 
     def line(cells: tuple[str, ...]) -> str:
-        return " ".join(cell.rjust(width) for cell, width in zip(cells, WIDTHS, strict=True))
+        widths = WIDTHS if len(cells) == len(WIDTHS) else (WIDTHS[0], 0, *WIDTHS[3:])
+        return " ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
 
     out.print(f"score: {scorer}", highlight=False, markup=False)
     out.print(line(COLUMNS), style="bold", highlight=False, markup=False)
     for rank, candidate in enumerate(ranked, start=1):
-        out.print(line(_numbers(rank, candidate)), highlight=False, markup=False, overflow="fold")
-        out.print(Padding(_one_line(candidate), (0, 0, 0, 4)))
+        cells, style = _numbers(rank, candidate), _style(candidate)
+        if is_pruned(candidate):  # what happened to it takes the room of two columns
+            cells = cells[0], f"{cells[1]:>{WIDTHS[1] + 1 + WIDTHS[2]}}", *cells[3:]
+        told = line(cells)
+        out.print(told, style=style, highlight=False, markup=False, overflow="fold")
+        out.print(Padding(_one_line(candidate), (0, 0, 0, 4), style=style))
 
 
 def _numbers(rank: int, candidate: Candidate) -> tuple[str, ...]:
     """Its rank, its score, means of log p and A, how long it is."""
     place, length = str(rank), str(len(candidate.signals))
+    if is_pruned(candidate):  # numbers of a part tell nothing beside those of whole answers
+        return place, f"pruned after {length}", "", "", length
     if not len(candidate.signals):
         return place, "-", "-", "-", length
     values = candidate.score, candidate.log_prob.mean(), candidate.visual_lookback.mean()
     return place, *(f"{value:.4f}" for value in values), length
+
+
+def is_pruned(candidate: Candidate) -> bool:
+    """Whether it was ended because others were better."""
+    from lookback.signals import PRUNED
+
+    return candidate.finish == PRUNED
+
+
+def _style(candidate: Candidate) -> str:
+    return "dim" if is_pruned(candidate) else ""
+
+
+def print_cost(out: Console, cands: Candidates) -> None:
+    """How many tokens were drawn, and how many candidates were ended; of a whole draw nothing."""
+    drawn = cands.sampling.get("tokens_drawn")
+    if drawn is None:
+        return
+    pruned = sum(map(is_pruned, cands))
+    told = f"{drawn:,} tokens drawn, {pruned} of {len(cands)} candidates pruned"
+    out.print(f"\n{told}", style="dim", highlight=False, markup=False)
 
 
 def _one_line(candidate: Candidate) -> Any:

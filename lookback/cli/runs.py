@@ -32,6 +32,7 @@ from lookback.cli.app import (
 )
 from lookback.cli.start import FAILED
 from lookback.cli.stdin import refuse_stdin
+from lookback.cli.steering import Prune, PruneBy, parse_pruning
 from lookback.cli.terminal import (
     console,
     duration,
@@ -95,6 +96,8 @@ def run(
     temperature: Temperature = 1.2,
     top_p: TopP = 0.9,
     max_new_tokens: MaxNewTokens = 256,
+    prune: Prune = None,
+    prune_by: PruneBy = None,
     workers: Annotated[
         int, typer.Option(help="Processes that share the work, each with its own model.")
     ] = 1,
@@ -137,6 +140,8 @@ def run(
     refuse_stdin("--candidates", candidates, "each worker reads it, and so does a run that goes on")
     if workers < 1:
         raise ValueError(f"workers = {workers}: must be at least 1")
+    if prune is None and prune_by is not None:
+        raise typer.BadParameter("it goes with --prune", param_hint="--prune-by")
     settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data and str(data)}
     settings |= {"split": split, "limit": limit, "revision": revision, "dtype": dtype}
     settings |= {"engine": engine, "source": source, "metric": metric}
@@ -154,6 +159,7 @@ def run(
         temperature=temperature,
         top_p=top_p,
         max_new_tokens=max_new_tokens,
+        prune=parse_pruning(prune, prune_by, n),
         seed=seed,
         image=image,
         by_layer=by_layer,
@@ -344,9 +350,10 @@ def _own_data(data: str | None) -> str:
 
 
 def _folder(plan: Any) -> Path:
-    """runs/model_benchmark_seed, and the image for a control."""
+    """runs/model_benchmark_seed; and that it is pruned, or the image for a control."""
     model = Path(plan.model or "embedded").name
     kind = "given" if plan.candidates else str(plan.seed)
     image = "" if plan.image == "own" else f"_{plan.image}"
     benchmark = plan.benchmark.replace(":", "-")
-    return Path("runs") / f"{model}_{benchmark}_{kind}{image}"
+    pruned = "" if plan.prune is None else "_pruned"
+    return Path("runs") / f"{model}_{benchmark}_{kind}{pruned}{image}"

@@ -33,13 +33,19 @@ _HARMLESS = "\n\u200c\u200d"
 @contextmanager
 def progress(title: str) -> Iterator[Progress]:
     """A bar on stderr for as long as the block runs; none if nobody watches."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress
 
-    columns = TextColumn(title), BarColumn(), TextColumn("{task.completed}"), TimeElapsedColumn()
-    errors = console(stderr=True)
+    errors, columns = console(stderr=True), bar_columns(title)
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def bar_columns(title: str) -> tuple[Any, ...]:
+    """What stands beside and in a bar of steps."""
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+
+    return TextColumn(title), BarColumn(), TextColumn("{task.completed}"), TimeElapsedColumn()
 
 
 @contextmanager

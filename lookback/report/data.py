@@ -7,7 +7,8 @@ floor      A_FLOOR of the formula
 general    the paper's one setting for all models, {"alpha", "lam"}
 methods    by the names of their scorers, {"title", "color"} as the scorers have them
 block      how many items a block has
-runs       of each: key (what links call it), label, alpha, lam, n, total (items it has),
+runs       of each: key (what links call it), label, alpha, lam, n, least (the smallest N that it
+           tells of: n if it was pruned), total (items it has),
            first (the position of its first block), controls (a label by "random", "none"), and
   means      [alpha, lam, n, {method: mean quality of its picks, or null}] at the settings that
              the runs here were reported with
@@ -120,12 +121,14 @@ def _run(run: Run, part: Part, first: int, settings: list[Setting]) -> dict[str,
         "alpha": run.defaults["alpha"],
         "lam": run.defaults["lam"],
         "n": run.n,
+        "least": run.n if run.steered else 1,
         "total": len(run.places),
         "first": first,
         "controls": part.controls,
         "means": [
             [*setting, {m: known(v) for m, v in means(run, setting, count).items()}]
             for setting in settings
+            if run.has_draw(min(setting.n, run.n))
         ],
         "items": [list(one) for one in asked],
     }

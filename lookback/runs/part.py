@@ -1,4 +1,4 @@
-"""Some items of a run, as a run of their own."""
+"""Some items or candidates of a run, as a run of their own."""
 
 from __future__ import annotations
 
@@ -29,6 +29,21 @@ class Part(Run):
         self._kept = np.isin(run.head["item"].to_numpy(), positions)  # (R,)
 
     @cached_property
+    def steered(self) -> bool:
+        """As the whole is."""
+        return self._whole.steered
+
+    @cached_property
+    def n(self) -> int:
+        """How many candidates an item has, at most; of a pruned run, how many were begun."""
+        return self._whole.n if self.steered else super().n
+
+    @cached_property
+    def index(self) -> NDArray[np.intp]:
+        """(R,): the place of each candidate among those of its item in the whole."""
+        return np.asarray(self._whole.index[self._kept])
+
+    @cached_property
     def head(self) -> pa.Table:
         """A row per candidate, without its tokens and signals."""
         return self._whole.head.filter(pa.array(self._kept))
@@ -49,6 +64,17 @@ class Part(Run):
     def _table_of(self, name: str) -> dict[int, dict[str, Any]]:
         kept = set(self.places.tolist())
         return {at: row for at, row in self._whole._table_of(name).items() if at in kept}
+
+
+class Complete(Part):
+    """A run without its pruned candidates; the others keep their places, and theirs are empty.
+
+    So nobody who counts, reads or ranks candidates has to know of pruning: studies are given this.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run, run.places)
+        self._kept = ~run.pruned
 
 
 def items_with_quality(run: Run) -> Run:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lookback.benchmarks.base import Benchmark, Item
     from lookback.engines import Engine
     from lookback.runs.run import Run
+    from lookback.steering.pruning import Pruning
 
 IMAGES = ("own", "none", "random")
 
@@ -31,6 +32,7 @@ class Plan:
         model, engine, revision, device, dtype, device_map, trust_remote_code: what answers, as
             `lookback.load` takes it; a model of None is the embedded one.
         n, temperature, top_p, max_new_tokens: how candidates are drawn.
+        prune: which of them are ended early, if any are.
         seed: of the drawing, and of the choice of random images.
         candidates: instead of drawing: a JSONL file of responses, or a run, whose candidates are
             taken token by token.
@@ -58,6 +60,7 @@ class Plan:
     temperature: float = 1.2
     top_p: float = 0.9
     max_new_tokens: int = 256
+    prune: Pruning | None = None
     seed: int = 42
     candidates: str | None = None
     image: str = "own"
@@ -86,6 +89,12 @@ class Plan:
                 f"--look shows where candidates looked in their own image: not with "
                 f"--image {self.image}"
             )
+        if self.prune is not None:
+            if self.candidates is not None:
+                raise RunError(
+                    "--prune ends candidates while they are drawn: with --candidates none are"
+                )
+            self.prune.of(self.n, {})  # said before a model is loaded
         if self.metric is not None:
             from lookback.benchmarks.answer_metrics import METRICS
 
@@ -100,6 +109,11 @@ class Plan:
             raise RunError(f"--scorers {name}: {base} is computed from signals, at any time")
         if at and not re.fullmatch(r"[1-9]\d*", count):
             raise RunError(f"--scorers {name}: write {base}@N with N a number of candidates")
+        if at and self.prune is not None and int(count) != self.n:
+            raise RunError(
+                f"--scorers {name}: of pruned candidates the first {count} are no draw of {count}; "
+                f"write {base}@{self.n}"
+            )
         return f"{base}@{count or self.n}" if scorer.joint else base
 
     def load_engine(self) -> Engine:
@@ -134,14 +148,16 @@ class Plan:
 
         model = asdict(engine.identity())
         del model["versions"]
-        drawn = {
+        drawn: dict[str, Any] = {
             "n": self.n,
             "temperature": self.temperature,
             "top_p": self.top_p,
             "max_new_tokens": self.max_new_tokens,
             "seed": self.seed,
         }
-        # Named only where it is on: runs without it are what they were before there was any.
+        # Named only where they are on: runs without them are what they were before there were any.
+        if self.prune is not None:
+            drawn["prune"] = self.prune.of(self.n, engine.family.defaults).to_json()
         layers = {BY_LAYER: True} if self.by_layer else {}
         return model | {
             "benchmark": benchmark.name,

@@ -203,6 +203,27 @@ class Run:
         """(R,): which candidates were ended because others were better."""
         return np.array([finish == PRUNED for finish in self.finish], dtype=np.bool_)
 
+    @cached_property
+    def steered(self) -> bool:
+        """Whether candidates were ended early: then a smaller draw would have ended others."""
+        return bool(self.pruned.any())
+
+    def has_draw(self, n: int) -> bool:
+        """Whether the first n candidates are what a draw of n would be."""
+        return n == self.n or (n < self.n and not self.steered)
+
+    def check_draw(self, n: int | None) -> None:
+        """Refuse fewer candidates than there are where they are no draw.
+
+        Raises:
+            RunError: they are none.
+        """
+        if n is not None and n < self.n and self.steered:
+            raise RunError(
+                f"N = {n}: {self.path} was pruned, so the first {n} of its {self.n} candidates are "
+                f"no draw of {n}: ask for N = {self.n}, or give a run without --prune"
+            )
+
     def tokens(self) -> pa.ListArray:
         """(R,): the tokens of each response as text."""
         return self.table("candidates", ["tokens"])["tokens"].combine_chunks()
@@ -248,6 +269,7 @@ class Run:
 
     def grid(self, values: Array | Sequence[float], n: int | None = None) -> Array:
         """A number per candidate as an array of shape (items, n), NaN where there is none."""
+        self.check_draw(n)
         n = self.n if n is None else n
         full = np.full((len(self.sizes), self.n), np.nan)
         rows = np.repeat(np.arange(len(self.sizes)), self.sizes)
@@ -257,12 +279,13 @@ class Run:
     def quality(self, n: int | None = None) -> Array:
         """(items, n): how good each response is by the benchmark's own measure, in [0, 1].
 
-        NaN where nothing tells, as in data of one's own without answers.
+        NaN where nothing tells, as in data of one's own without answers, and of a pruned candidate.
         """
         return self.grid(_numbers(self.head["quality"]), n)
 
     def batch(self, n: int | None = None) -> SignalBatch:
         """The first n candidates of all items as one ragged batch."""
+        self.check_draw(n)
         flat = self.signals()
         quality = _numbers(self.head["quality"])
         log_prob, lookback, certainty, entropy = (flat[name] for name in SIGNALS)
@@ -290,6 +313,7 @@ class Run:
             RunError: they were not recorded, or with other settings.
             TypeError: it has no such setting.
         """
+        self.check_draw(n)
         n = self.n if n is None else min(n, self.n)
         found = get_scorer(scorer)
         if not found.from_signals:

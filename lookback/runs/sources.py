@@ -74,7 +74,7 @@ class Drawn(Source):
             top_p=plan.top_p,
             max_new_tokens=plan.max_new_tokens,
             seed=item_seed(plan.seed, item.id),
-            **optional_settings(engine, {"by_layer": plan.by_layer}),
+            **optional_settings(engine, {"by_layer": plan.by_layer, "prune": plan.prune}),
         )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from lookback.engines import require
+from lookback.engines import optional_settings, require
 from lookback.runs.layout import (
     SHARD,
     TOKEN_COLUMNS,
@@ -24,7 +24,7 @@ from lookback.runs.records import read_record, write_shard
 from lookback.runs.sources import Questions, get_source
 from lookback.runs.stored import read_candidates
 from lookback.scores.base import get_scorer
-from lookback.signals import BY_LAYER, Asked, Candidates
+from lookback.signals import BY_LAYER, PRUNED, Asked, Candidates
 
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages
@@ -54,8 +54,8 @@ class Worker:
         """Load the model; what else can be wrong was said before, at once."""
         self.engine = self.plan.load_engine()
         require(self.engine, [self.source.uses], "this run")
-        require(self.engine, ["by_layer"] if self.plan.by_layer else [], "--by-layer")
         require(self.engine, ["look"] if self.plan.look else [], "--look")
+        optional_settings(self.engine, {"by_layer": self.plan.by_layer, "prune": self.plan.prune})
         for name in self.plan.scorers:
             base = name.partition("@")[0]
             require(self.engine, get_scorer(base).uses, f"scorer {base!r}")
@@ -119,14 +119,15 @@ class Worker:
         return head, candidates, _timing("sample", place, len(candidates or ()), began)
 
     def rows(self, place: int, candidates: Candidates | None) -> list[dict[str, Any]]:
-        """The rows of an item's candidates with their quality.
+        """The rows of an item's candidates with their quality; a pruned one has none.
 
         Raises:
             Exception: the benchmark's judge failed, as it would for all others.
         """
         if candidates is None:
             return []
-        texts = list(dict.fromkeys(c.text for c in candidates))  # many say the same: judge it once
+        whole = [c.text for c in candidates if c.finish != PRUNED]
+        texts = list(dict.fromkeys(whole))  # many say the same: judge it once
         quality = dict(zip(texts, self.benchmark.scores(self.items[place], texts), strict=True))
         return [
             {
@@ -134,7 +135,7 @@ class Worker:
                 "index": c.index,
                 "text": c.text,
                 "finish": c.finish,
-                "quality": quality[c.text],
+                "quality": math.nan if c.finish == PRUNED else quality[c.text],
                 "length": len(c.signals),
             }
             | {name: _lists(getattr(c, name)) for name in self.columns}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from timeit import repeat
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from lookback.runs import Run
 from lookback.scores.base import GREY, SCORERS, get_scorer
-from lookback.signals import Candidates
+from lookback.signals import PRUNED, Candidates
 from lookback.studies.shared.base import Result, Runs, StudyError, study, title
 from lookback.studies.shared.methods import in_order, other_methods, own_methods, paper_methods
 from lookback.studies.shared.plots import INK, PALE, SMALL, heading, in_style, tiles
@@ -69,13 +70,17 @@ def _recorded(run: Run) -> dict[str, list[float]]:
 
 def _measured(run: Run, items: int, n: int) -> dict[str, list[float]]:
     """The same, now, of each scorer that is arithmetic on signals."""
-    some = [run.candidates(row)[:n] for row in range(min(items, len(run.places)))]
+    some = [_complete(run.candidates(row)[:n]) for row in range(min(items, len(run.places)))]
     names = measured_methods(run)
     for name in names:
         some[0].scores(name)  # the first call loads and warms what the others need not
     # All scorers on an item, then the next: what else the machine does hits them alike.
     times = [{name: _best(candidates, name) for name in names} for candidates in some]
     return {name: [one[name] for one in times] for name in names}
+
+
+def _complete(candidates: Candidates) -> Candidates:
+    return replace(candidates, items=tuple(c for c in candidates if c.finish != PRUNED))
 
 
 def measured_methods(run: Run) -> list[str]:

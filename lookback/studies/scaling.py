@@ -70,7 +70,7 @@ def _curve(run: Run, method: str, most: int) -> list[dict[str, Any]]:
 
 def _table(run: Run, rows: list[dict[str, Any]], methods: list[str], asked: Sequence[int]) -> Table:
     most = max(row["N"] for row in rows)
-    budgets = sorted({n for n in SHOWN if n <= most} | {*asked, most})
+    budgets = sorted(({*SHOWN, *asked, most}) & {row["N"] for row in rows})
     cells = {(row["method"], row["N"]): row["value"] for row in rows}
     shown = [m for m in methods if any((m, n) in cells for n in budgets)]
     columns = [mark_best([cells.get((m, n), np.nan) for m in shown]) for n in budgets]

@@ -79,7 +79,7 @@ def _most_seeds(same: list[Run], asked: list[int]) -> tuple[int, list[Run]]:
     """The N that most seeds have, of several the largest; and the first run of each seed, by it."""
     found: list[tuple[int, list[Run]]] = []
     for count in asked:
-        by_seed = {run.seed: run for run in reversed(same) if run.n >= count}
+        by_seed = {run.seed: run for run in reversed(same) if run.has_draw(count)}
         found.append((count, [by_seed[seed] for seed in sorted(by_seed, key=lambda s: s or 0)]))
     return max(found, key=lambda one: len(one[1]))  # the first of them
 

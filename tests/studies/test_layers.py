@@ -15,7 +15,8 @@ from lookback.runs import Run
 from lookback.scores.formula import lookback_score
 from lookback.studies import StudyError, get_study
 from lookback.studies.shared.distributions import auc, bootstrap_aucs
-from lookback.studies.shared.layers import choose_on_other_half, stretches
+from lookback.studies.shared.halves import choose_on_other_half
+from lookback.studies.shared.layers import stretches
 
 LAYERS = 5
 STUDY = get_study("layers")

@@ -18,7 +18,7 @@ from lookback.benchmarks.base import BENCHMARKS
 from lookback.registry import WRONG_KIND, Registry, SettingError, words, wrong_kind
 from lookback.runs import Run
 from lookback.runs.layout import RunError
-from lookback.runs.part import items_with_quality
+from lookback.runs.part import Complete, items_with_quality
 from lookback.studies.shared.budgets import budget_notes, check_budgets, default_budgets
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class Runs(Sequence[Run]):
                     f"N = {n}: {run.path} ({title(run)}, {run.model}) has {run.n} candidates per "
                     f"item: ask for at most {run.n} with --n, or give other runs"
                 )
+            run.check_draw(min(self.ns or ()))
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -102,11 +103,14 @@ class Runs(Sequence[Run]):
 
     @property
     def largest(self) -> list[Run]:
-        """Of each model and benchmark the run with most candidates, the first of several."""
+        """Of each model and benchmark the run with most candidates.
+
+        Of several the first, but a pruned one only if all are.
+        """
         found: dict[tuple[str, str], Run] = {}
         for run in self.own:
             key = (run.model, run.benchmark)
-            if run.n and (key not in found or run.n > found[key].n):
+            if run.n and (key not in found or _size(run) > _size(found[key])):
                 found[key] = run
         if not found:
             kind = "have no candidates" if self.own else "are all controls"
@@ -119,7 +123,7 @@ class Runs(Sequence[Run]):
 
         A run that is none of `largest` may have none of the N asked for.
         """
-        return default_budgets(run) if self.ns is None else [n for n in self.ns if n <= run.n]
+        return default_budgets(run) if self.ns is None else list(filter(run.has_draw, self.ns))
 
     def budget(self, run: Run) -> int:
         """The N of a study that shows one: the largest; of a run with less than asked for, all."""
@@ -146,6 +150,21 @@ class Runs(Sequence[Run]):
                 f"--candidates RUN --image {image} --out DIR` and give both"
             )
         return found
+
+    def complete(self) -> Runs:
+        """The same runs without pruned candidates; notes tell."""
+        pruned = [run for run in self if run.pruned.any()]
+        if not pruned:
+            return self
+        notes = [
+            f"{title(run)}, {run.model}: {int(run.pruned.sum())} of {len(run.pruned)} candidates "
+            f"in {run.path.name} were pruned and count nowhere; of fewer than N = {run.n} it tells "
+            "nothing."
+            for run in pruned
+            if run.image == "own"
+        ]
+        kept = [Complete(run) if run in pruned else run for run in self]
+        return Runs(kept, [*self.notes, *notes], self.ns)
 
     def with_quality(self, name: str) -> Runs:
         """The same runs with only the items whose candidates all have a quality; notes tell.
@@ -199,7 +218,9 @@ def one_budget(runs: Runs, run: Run, n: int | None) -> int:
     """
     if n is not None and n < 1:
         raise StudyError(f"n = {n}: must be at least 1")
-    return runs.budget(run) if n is None else min(n, run.n)
+    budget = runs.budget(run) if n is None else min(n, run.n)
+    run.check_draw(budget)
+    return budget
 
 
 def other_run_note(run: Run, has: str) -> str:
@@ -208,6 +229,10 @@ def other_run_note(run: Run, has: str) -> str:
         f"{title(run)}, {run.model}: of {run.path.name}, which has {has}; other studies are of the "
         "run with most candidates."
     )
+
+
+def _size(run: Run) -> tuple[int, bool]:
+    return run.n, not run.steered
 
 
 def _check_titles(runs: list[Run]) -> None:
@@ -269,7 +294,7 @@ class Study:
             raise SettingError(
                 f"study {self.name!r} has no setting {min(unknown)!r}; it has: {known}"
             )
-        given = runs if isinstance(runs, Runs) else Runs(runs)
+        given = (runs if isinstance(runs, Runs) else Runs(runs)).complete()
         if self.needs_quality:
             given = given.with_quality(self.name)
         result = self._do(given, params or {})
@@ -329,6 +354,7 @@ STUDIES: Registry[Study] = Registry(
         for name in (
             "main",
             "scaling",
+            "budget",
             "ablation",
             "sensitivity",
             "image-sensitivity",

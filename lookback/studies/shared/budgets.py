@@ -18,11 +18,13 @@ AVERAGE = "Average"
 
 
 def default_budgets(run: Run) -> list[int]:
-    """The paper's two N of a run that has both; of a smaller one all its candidates.
+    """The paper's two N of a run that has both; of a smaller or a pruned one all its candidates.
 
     Beside these, the smaller ones for which a scorer that compares candidates was recorded
     (usc@5): with no other N could it be shown.
     """
+    if run.steered:
+        return [run.n]
     if run.n >= PAPER[-1]:
         return [*PAPER]
     recorded = {int(count) for name in run.recorded if (count := name.partition("@")[2])}

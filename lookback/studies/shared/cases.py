@@ -45,12 +45,13 @@ def sample_cases(
     scores = run.scores(first, n), run.scores(second, n)
     sides = tuple(picks(s) for s in scores)
     scored = ~(np.isnan(scores[0]).all(axis=1) | np.isnan(scores[1]).all(axis=1))
-    starts, quality = np.cumsum(run.sizes) - run.sizes, run.quality()
-    texts = [[run.texts[i] for i in starts + side] for side in sides]
-    differ = [i for i in np.flatnonzero(scored).tolist() if texts[0][i] != texts[1][i]]
+    rows, quality = np.flatnonzero(scored), run.quality(n)
+    place = run.grid(np.arange(float(len(run.texts))), n)  # among all of the run's candidates
+    texts = [{i: run.texts[int(place[i, side[i]])] for i in rows.tolist()} for side in sides]
+    differ = [i for i in rows.tolist() if texts[0][i] != texts[1][i]]
     rng = np.random.default_rng(seed)
     half = (min(most, len(differ)) + 1) // 2
-    rows = []
+    found = []
     for rank, item in enumerate(rng.permutation(differ).astype(int).tolist()):
         number = 0 if rank >= most else 1 + rank // half
         swap = int(rng.integers(2))
@@ -67,8 +68,8 @@ def sample_cases(
         }
         row |= {"A1_scorer": (first, second)[swap], "A2_scorer": (second, first)[swap]}
         ours, theirs = (float(quality[item, side[item]]) for side in sides)
-        rows.append(row | {"verdict": _verdict(ours, theirs)})
-    return rows
+        found.append(row | {"verdict": _verdict(ours, theirs)})
+    return found
 
 
 def _verdict(first: float, second: float) -> str:

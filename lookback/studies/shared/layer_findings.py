@@ -13,8 +13,8 @@ from lookback.scores.formula import Array
 from lookback.studies.shared import speech
 from lookback.studies.shared.base import StudyError
 from lookback.studies.shared.distributions import auc, bootstrap_aucs
+from lookback.studies.shared.halves import choose_on_other_half
 from lookback.studies.shared.layers import (
-    choose_on_other_half,
     name_of,
     outcomes_by_layers,
     stretches,

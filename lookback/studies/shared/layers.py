@@ -1,4 +1,4 @@
-"""Stretches of a model's layers, LookBack with A_t from each, and the choice of one held out.
+"""Stretches of a model's layers, and LookBack with A_t from each.
 
 Layers are counted from 0 here, and from 1 where people read of them.
 """
@@ -6,11 +6,9 @@ Layers are counted from 0 here, and from 1 where people read of them.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lookback.runs import Run
 from lookback.scores.formula import Array, lookback_scores
-from lookback.studies.shared.base import StudyError
 from lookback.studies.shared.selection import quality_of_picks
 
 ORDINALS = ("first", "second", "third", "fourth")
@@ -71,36 +69,3 @@ def outcomes_by_layers(
         scores[filled] = lookback_scores(log_prob, a, run.lengths[filled], alpha, lam)
         found.append(quality_of_picks(run.grid(scores, n), quality))
     return np.stack(found, axis=1)
-
-
-def choose_on_other_half(values: Array, splits: int, seed: int) -> tuple[Array, NDArray[np.intp]]:
-    """What the best choice of one half of the items is worth on the other half.
-
-    The items are halved by lot `splits` times; each half chooses for the other.
-
-    Args:
-        values: (items, choices), what each choice is worth for each item; of equal ones the first
-            is chosen.
-        splits: how often the items are halved.
-        seed: of the lot.
-
-    Returns:
-        (items,), the mean over splits of what the other half's choice is worth; and (choices,), how
-        often each was chosen.
-
-    Raises:
-        StudyError: there are not two items, or no split.
-    """
-    items, choices = values.shape
-    if items < 2 or splits < 1:
-        raise StudyError(f"{items} items and {splits} splits: there must be 2 items, and 1 split")
-    rng = np.random.default_rng(seed)
-    total, counts = np.zeros(items), np.zeros(choices, dtype=np.intp)
-    for _ in range(splits):
-        order = rng.permutation(items)
-        halves = order[: items // 2], order[items // 2 :]
-        for tuned, tested in (halves, halves[::-1]):
-            best = int(values[tuned].mean(axis=0).round(9).argmax())
-            total[tested] += values[tested, best]
-            counts[best] += 1
-    return total / splits, counts

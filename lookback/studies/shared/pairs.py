@@ -48,6 +48,8 @@ class Pair:
     @property
     def n(self) -> int:
         """The most candidates that one of the items has here."""
+        if self.run.steered:  # so many were begun, whatever is left of them
+            return self.run.n
         largest = int(self.run.sizes[self.rows].max())
         return largest if self.most is None else min(self.most, largest)
 

@@ -82,13 +82,14 @@ def outcomes(run: Run, method: str, budgets: Sequence[int], **params: Any) -> di
     if not plain or not has_scores(run, method, run.n):
         return {n: outcome(run, method, n, **params) for n in budgets if has_scores(run, method, n)}
     scores, quality = run.scores(method, **params), run.quality()
-    return {n: quality_of_picks(scores[:, :n], quality[:, :n]) for n in budgets if n <= run.n}
+    there = filter(run.has_draw, budgets)
+    return {n: quality_of_picks(scores[:, :n], quality[:, :n]) for n in there}
 
 
 def has_scores(run: Run, method: str, n: int) -> bool:
     """Whether a run has what a method needs for the first n candidates."""
     from_signals = get_scorer(method).from_signals
-    return n <= run.n and (from_signals or run.recording(method, n) is not None)
+    return run.has_draw(n) and (from_signals or run.recording(method, n) is not None)
 
 
 def sweep(

@@ -111,6 +111,7 @@ function browse(index) {
 
   function drawFields() {
     $("n").max = $("n-number").max = run().n;
+    $("n").min = $("n-number").min = run().least;
     for (const name of ["alpha", "lam", "n"]) {
       $(name).value = state[name];
       if (document.activeElement !== $(`${name}-number`)) $(`${name}-number`).value = state[name];
@@ -155,7 +156,7 @@ function browse(index) {
   function chooseRun(number) {
     const next = runs[number];
     const followed = at(reported()); // then the next run's reported setting, too
-    const n = state.n === run().n ? next.n : Math.min(state.n, next.n);
+    const n = state.n === run().n ? next.n : Math.max(next.least, Math.min(state.n, next.n));
     const setting = followed ? { alpha: next.alpha, lam: next.lam } : {};
     const same = Math.min(state.item, next.items.length - 1);
     change({ run: number, item: same, candidate: null, n, ...setting });
@@ -187,7 +188,7 @@ function browse(index) {
   function set(name, text) {
     const value = Number(text);
     const fits = name === "n"
-      ? Number.isInteger(value) && value >= 1 && value <= run().n
+      ? Number.isInteger(value) && value >= run().least && value <= run().n
       : Number.isFinite(value) && value >= 0;
     if (text.trim() !== "" && fits) change({ [name]: value }); // else it is half-typed
   }

@@ -41,9 +41,9 @@ function readLink(hash, runs, usual) {
     `there is no such item here; the page has ${run.items.length} of the ${run.total} of ${run.key}`));
   const positive = number((x) => Number.isFinite(x) && x >= 0);
   for (const name of ["alpha", "lam"]) set(name, read(name, positive, "it must be 0 or more"));
-  const count = (most) => number((x) => Number.isInteger(x) && x >= 1 && x <= most);
-  set("n", read("n", count(run.n), `it must be from 1 to ${run.n}`));
-  const candidate = read("candidate", count(state.n), `it must be from 1 to ${state.n}`);
+  const count = (least, most) => number((x) => Number.isInteger(x) && x >= least && x <= most);
+  set("n", read("n", count(run.least, run.n), `it must be from ${run.least} to ${run.n}`));
+  const candidate = read("candidate", count(1, state.n), `it must be from 1 to ${state.n}`);
   set("candidate", candidate && candidate - 1);
   const one = (names) => (name) => (names.includes(name) ? name : undefined);
   const choices = { signal: Object.keys(SHADES), show: Object.keys(SHOWS), other: OTHERS };

@@ -35,12 +35,15 @@ function rank(scores) {
   return scores.map((_, i) => i).sort((a, b) => key(b) - key(a) || a - b);
 }
 
+/** What a pruned candidate says is not all that it would have said: it has no score. */
+const whole = (method) => (c, setting) => (c.finish === "pruned" ? NaN : method(c, setting));
+
 /** What each method says of a candidate; higher is better. */
 const METHODS = {
-  lookback: (c, setting) => score(c, setting.alpha, setting.lam),
-  self_certainty: (c) => c.means.self_certainty,
-  mean_log_prob: (c) => c.means.log_prob,
-  visual_lookback: (c) => c.means.visual_lookback,
+  lookback: whole((c, setting) => score(c, setting.alpha, setting.lam)),
+  self_certainty: whole((c) => c.means.self_certainty),
+  mean_log_prob: whole((c) => c.means.log_prob),
+  visual_lookback: whole((c) => c.means.visual_lookback),
 };
 
 /** The place of the first of the highest scores; NaN loses to every number. */

@@ -6,6 +6,7 @@ const settingKey = ({ alpha, lam, n }) => [alpha, lam, n].join(" ");
 /** By method, as the index has it; null if it has not. */
 function meansInIndex(run, setting) {
   const n = Math.min(setting.n, run.n);
+  if (n < run.least) return {}; // of fewer a pruned run tells nothing
   const found = run.means.find(([alpha, lam, count]) =>
     alpha === setting.alpha && lam === setting.lam && Math.min(count, run.n) === n);
   return found ? found[3] : null;

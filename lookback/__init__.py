@@ -27,6 +27,7 @@ if _typing.TYPE_CHECKING:
     )
     from lookback.engines.transformers import record
     from lookback.families import FAMILIES, Family
+    from lookback.look import Look, Picture
     from lookback.runs import Run, open_run
     from lookback.scores.base import scorer, scorers
     from lookback.scores.formula import (
@@ -36,6 +37,7 @@ if _typing.TYPE_CHECKING:
         token_scores,
     )
     from lookback.signals import Candidate, Candidates, Signals
+    from lookback.steering.pruning import Pruning
     from lookback.studies import study
 
 __version__ = "0.2.0"
@@ -54,10 +56,12 @@ _HOMES = {
     ),
     "lookback.engines.transformers": ("record",),
     "lookback.families": ("FAMILIES", "Family"),
+    "lookback.look": ("Look", "Picture"),
     "lookback.runs": ("Run", "open_run"),
     "lookback.scores.base": ("scorer", "scorers"),
     "lookback.scores.formula": ("lookback_score", "lookback_scores", "relevance", "token_scores"),
     "lookback.signals": ("Candidate", "Candidates", "Signals"),
+    "lookback.steering.pruning": ("Pruning",),
     "lookback.studies": ("study",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -71,6 +75,9 @@ __all__ = [
     "Engine",
     "Family",
     "Identity",
+    "Look",
+    "Picture",
+    "Pruning",
     "Run",
     "Signals",
     "SourceError",

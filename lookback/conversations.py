@@ -212,6 +212,13 @@ class Conversation:
 
         return Conversation(tuple(replace(t, parts=tuple(changed(t.parts))) for t in self.turns))
 
+    def with_question(self, question: str) -> Conversation:
+        """The same conversation with other words in its last turn; images and videos stay."""
+        last = self.turns[-1]
+        shown = [part for part in last.parts if part.kind != "text"]
+        turn = replace(last, parts=(*shown, Part("text", question)))
+        return replace(self, turns=(*self.turns[:-1], turn))
+
     def source(self, asked: SourceLike = None) -> Source:
         """Which parts are the source.
 

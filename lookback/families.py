@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -172,3 +172,65 @@ TESTED = frozenset(
     ]
 )
 """Model types that the project's tests compare with the model's own attention maps."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the vision tokens of a model lie on its picture.
+
+    Names of settings are looked up in the model's config, with a dot for a config inside it.
+
+    Attributes:
+        kind: "views": the model is shown squares of pixels (the picture, or tiles of it and an
+            overview), and each becomes rows of tokens. "mosaic": the same, but the tiles are put
+            together again, cut to the picture, and written row by row with a token after each
+            (LLaVA's anyres). "patches": the whole picture in patches, whose rows and columns come
+            with them. "resampled": every token is made from the whole picture, so none has a place.
+        merge: the setting that says how many patches side by side are merged into a token; a
+            number below 1 is its inverse. "" for one token per patch.
+        side: instead of that, the setting that says how many tokens there are per view.
+        overview: where the view of the whole picture stands among the tiles.
+        row_end: whether the end of a row is a vision token too, and the image's begin and end.
+        frames: the setting for the frames of a video instead of `merge`; "half" for a grid with
+            half as many rows and columns, rounded up, and one token behind all frames.
+    """
+
+    kind: Literal["views", "mosaic", "patches", "resampled"]
+    merge: str = ""
+    side: str = ""
+    overview: Literal["first", "last"] = "last"
+    row_end: bool = False
+    frames: str = ""
+
+
+_MERGED = Layout("patches", merge="vision_config.spatial_merge_size")
+
+LAYOUTS: dict[str, Layout] = {
+    **dict.fromkeys(
+        ["llava", "vipllava", "video_llava", "paligemma", "deepseek_vl", "deepseek_vl_hybrid"],
+        Layout("views"),
+    ),
+    "janus": Layout("views"),
+    "gemma3": Layout("views", side="mm_tokens_per_image", overview="first"),
+    **dict.fromkeys(["mistral3", "lighton_ocr"], Layout("views", merge="spatial_merge_size")),
+    **dict.fromkeys(["internvl", "qianfan_ocr"], Layout("views", merge="downsample_ratio")),
+    **dict.fromkeys(
+        ["aya_vision", "cohere2_vision", "lfm2_vl"], Layout("views", merge="downsample_factor")
+    ),
+    **dict.fromkeys(["idefics3", "smolvlm"], Layout("views", merge="scale_factor")),
+    "llama4": Layout("views", merge="vision_config.pixel_shuffle_ratio"),
+    "ovis2": Layout("views", merge="vision_config.hidden_stride", overview="first"),
+    "llava_next": Layout("mosaic", overview="first"),
+    "llava_next_video": Layout("mosaic", overview="first", frames="spatial_pool_stride"),
+    "llava_onevision": Layout("mosaic", overview="first", frames="half"),
+    **dict.fromkeys(
+        ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"], _MERGED
+    ),
+    **dict.fromkeys(["glm4v", "glm46v", "glm4v_moe", "glm_ocr", "exaone4_5"], _MERGED),
+    **dict.fromkeys(["paddleocr_vl", "ernie4_5_vl_moe"], _MERGED),
+    "video_llama_3": Layout("patches"),
+    "gemma4": Layout("patches", merge="vision_config.pooling_kernel_size"),
+    "hunyuan_vl": Layout("patches", merge="vision_config.spatial_merge_size", row_end=True),
+    **dict.fromkeys(["idefics2", "aria"], Layout("resampled")),
+}
+"""Model types whose vision tokens are known to lie so; all others have no map."""

@@ -45,7 +45,7 @@ def test_ask_prints_the_ranking_and_the_best_answer(run, folder):
     ranked = cands.rank("lookback")
     assert out.startswith(f"best by lookback:\n{printable(ranked[0].text.strip())}\n\n")
     rows = re.findall(r"^ *(\d+) +(\S+) +\S+ +\S+ +\d+  ", out, re.MULTILINE)
-    assert [int(index) for index, _ in rows] == [c.index for c in ranked]
+    assert [int(rank) for rank, _ in rows] == [1, 2, 3, 4]
     assert [float(score) for _, score in rows] == pytest.approx([c.score for c in ranked], abs=1e-3)
 
 

@@ -152,3 +152,11 @@ def test_nothing_there_is_an_error(command, folder):
 )
 def test_wrong_usage_is_status_two(command, arguments):
     assert command("ask", *arguments)[0] == 2
+
+
+def test_a_forgotten_question_is_not_the_last_image(command, folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    status, out, err = command("ask", folder / "a.png", folder / "b.png", *NO_MODEL)
+    assert (status, out) == (2, "")
+    assert "missing QUESTION: the last argument is the file" in err
+    assert "b.png" in err

@@ -75,6 +75,31 @@ def test_answers_from_stdin(command, stdin, tmp_path):
     assert {c["text"] for c in json.loads(out)["candidates"]} == {"a dog", "a café"}
 
 
+def test_a_question_from_stdin(command, stdin, tmp_path):
+    (tmp_path / "a.png").write_bytes(picture())
+    stdin("How many cafés?\n".encode())
+    few = ("-n", "1", "--max-new-tokens", "2")
+    status, out, err = command("ask", tmp_path / "a.png", "-", *few, "--json")
+    assert status == 0, err
+    assert json.loads(out)["question"] == "How many cafés?"
+    stdin(b"How many?")
+    status, out, err = command("score", tmp_path / "a.png", "-", "two", "--json")
+    assert status == 0, err
+    assert json.loads(out)["question"] == "How many?"
+    stdin(b" \n")
+    status, _, err = command("ask", tmp_path / "a.png", "-", *NO_MODEL)
+    assert (status, "the question is empty" in err) == (1, True)
+
+
+def test_answers_from_stdin_among_the_arguments(command, stdin, tmp_path):
+    (tmp_path / "a.png").write_bytes(picture())
+    stdin(b"a dog\n\na cat\n")
+    status, out, err = command("score", tmp_path / "a.png", "what?", "a cow", "-", "--json")
+    assert status == 0, err
+    texts = {c["index"]: c["text"] for c in json.loads(out)["candidates"]}
+    assert texts == {0: "a cow", 1: "a dog", 2: "a cat"}
+
+
 def test_responses_from_stdin(command, stdin, tmp_path):
     data = tmp_path / "own.jsonl"
     data.write_text(json.dumps({"id": 1, "question": "Is it?", "answers": "yes"}))
@@ -96,6 +121,9 @@ def test_responses_from_stdin(command, stdin, tmp_path):
         ("ask", "--questions", "-", *NO_MODEL),
         ("score", "-", "what?", "a", *NO_MODEL),
         ("score", "{p}", "what?", "--file", "-", *NO_MODEL),
+        ("score", "{p}", "what?", "-", *NO_MODEL),
+        ("score", "{p}", "-", "a", *NO_MODEL),
+        ("ask", "{p}", "-", *NO_MODEL),
         ("evaluate", "scenes-vqa", "--responses", "-"),
     ],
 )
@@ -117,6 +145,8 @@ def test_a_terminal_is_refused_at_once(command, monkeypatch, tmp_path, arguments
         (("ask", "-", "what?", "--image", "-"), "IMAGE and --image"),
         (("ask", "-", "-", "what?"), "IMAGE and IMAGE"),
         (("score", "-", "what?", "--file", "-"), "IMAGE and --file"),
+        (("score", "a.png", "-", "-"), "QUESTION and RESPONSES"),
+        (("ask", "-", "-"), "IMAGE and QUESTION"),
         (("score", "-", "what?", "a", "--image", "-"), "IMAGE and --image"),
     ],
 )

@@ -85,10 +85,10 @@ def compare(found, golden):
 def test_nothing_is_lost_and_nothing_is_too_wide(kind, width):
     found = printed(ANSWERS[kind], width)
     assert max(map(cell_len, found.split("\n"))) <= width
-    for one in candidates(ANSWERS[kind]):
+    for rank, one in enumerate(candidates(ANSWERS[kind]), start=1):
         if len(one.signals):
             numbers = one.score, one.log_prob.mean(), one.visual_lookback.mean()
-            row = rf"^ *{one.index} +{' +'.join(f'{x:.4f}' for x in numbers)} +{len(one.signals)}\b"
+            row = rf"^ *{rank} +{' +'.join(f'{x:.4f}' for x in numbers)} +{len(one.signals)}\b"
             assert re.search(row, found, re.MULTILINE)
     letters = re.sub(r"\s", "", found)
     for text in ANSWERS[kind]:

@@ -11,24 +11,26 @@ import numpy as np
 
 import lookback
 from lookback.conversations import Conversation
-from lookback.engines import Engine, Identity, check_sampling, require
+from lookback.engines import ABILITIES, Engine, Identity, check_sampling, require
+from lookback.engines.responses import check_one
 from lookback.families import Family
+from lookback.look import Look, Picture
 from lookback.signals import PRUNED, SIGNALS, Asked, Candidate, Candidates, Signals
 from lookback.steering.pruning import pruned_at, pruning_of
 
 WORDS = (" red", " blue", " dog", " yes", " no", " two", " left", " cup")
 END = len(WORDS)
 LAYERS = 3
+PLACES = 4
+BOXES = np.array([[x, y, x + 0.5, y + 0.5] for y in (0, 0.5) for x in (0, 0.5)])
+GRID = np.arange(PLACES).reshape(2, 2)
 
 
 class ToyEngine(Engine):
     name = "toy"
     family = Family("toy", alpha=0.5, lam=1.25, vauq_k=0.4, clip="embedded")
 
-    def __init__(
-        self,
-        abilities=frozenset({"sample", "score", "knockout", "generate", "by_layer", "prune"}),
-    ):
+    def __init__(self, abilities=frozenset(ABILITIES) - {"check", "search"}):
         self.abilities = abilities
         self.sampled = []  # the questions and settings that it was asked with
 
@@ -117,6 +119,53 @@ class ToyEngine(Engine):
         conversation.source(source)
         ids = [self._ids(i, one) for i, one in enumerate(responses)]
         return self._made(conversation.with_images(None), "none", ids, "given", {})
+
+    def look(
+        self,
+        image=None,
+        question=None,
+        response="",
+        *,
+        messages=None,
+        video=None,
+        source=None,
+        layers=None,
+        relative_to=None,
+        progress=None,
+    ):
+        """Two by two places per image; what is paid to all is dealt out to them by lot."""
+        if "look" not in self.abilities:
+            return super().look(image, question, response)
+        check_one(response)
+        conversation = Conversation.of(image, question, messages, video)
+        chosen = sorted(conversation.source(source).images)
+        first, last = layers or (0, LAYERS)
+        if not chosen or not 0 <= first < last <= LAYERS:
+            raise ValueError(f"layers {first}-{last} of {LAYERS}, images {chosen}: no source")
+        ids = self._ids(0, response)
+        text = [response] if isinstance(response, str) else None
+        (one,) = self._made(conversation, source, [ids], "given", {}, text, True)
+        if progress:
+            progress(len(ids), len(ids))
+        rows = []
+        for layer in range(first, last):
+            rng = np.random.default_rng([layer, len(ids), *ids])
+            dealt = rng.dirichlet(np.ones(PLACES * len(chosen)), len(ids))
+            rows.append(one.by_layer[:, layer, None] * dealt)
+        baseline = None
+        if relative_to is not None:
+            other = conversation.with_question(relative_to).messages()
+            again = self.look(messages=other, response=ids, source=source, layers=(first, last))
+            baseline = again.weights
+        places = np.arange(PLACES)
+        pictures = [
+            Picture(f"image:{i}", conversation.images[i], k * PLACES + places, BOXES, (GRID,))
+            for k, i in enumerate(chosen)
+        ]
+        tokens = one.tokens
+        return Look(
+            one.text, one.token_ids, tokens, np.mean(rows, 0), pictures, (first, last), baseline
+        )
 
     def generate(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,7 +46,7 @@ from lookback.cli.questions import (
 )
 from lookback.cli.ranking import show_candidates
 from lookback.cli.start import Start, ask_each
-from lookback.cli.stdin import check_stdin, is_stdin, read_stdin_text
+from lookback.cli.stdin import STDIN, check_stdin, is_stdin, read_stdin_text
 from lookback.cli.steering import (
     Every,
     Keep,
@@ -76,7 +77,9 @@ def ask(
     ] = None,
     question: Annotated[
         str | None,
-        typer.Argument(metavar="QUESTION", help="What to ask about it.", show_default=False),
+        typer.Argument(
+            metavar="QUESTION", help="What to ask about it; - is stdin.", show_default=False
+        ),
     ] = None,
     questions: Annotated[
         Path | None,
@@ -129,7 +132,8 @@ def ask(
     rule = parse_steering(prune, search, prune_by, (n, keep, every), scorer, params)
     _check_shown(by_layer, as_json)
     _check_usage(images, question, questions, more_images)
-    check_stdin({"IMAGE": images, "--image": more_images, "--questions": questions})
+    asked = {"IMAGE": images, "QUESTION": question, "--questions": questions}
+    check_stdin(asked | {"--image": more_images})
     options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
     start = Start(model, options, scorer)
     drawing: dict[str, Any] = {"n": n, "temperature": temperature, "top_p": top_p, "seed": seed}
@@ -143,7 +147,7 @@ def ask(
         many = True
     else:
         names = [one for name in images or [] for one in find_images(name)]
-        found, problems = questions_about(names, str(question), more_images or []), []
+        found, problems = questions_about(names, _given(str(question)), more_images or []), []
         many = names != images or len(names) > 1
     if many:
         show = partial(show_candidates, scorer=scorer, params=params, as_json=as_json)
@@ -162,6 +166,7 @@ def _check_usage(
     Raises:
         BadParameter: both, or not all of it.
     """
+    example = 'lookback ask photo.jpg "What is this?"'
     if questions is not None:
         if images or question is not None or more:
             raise typer.BadParameter(
@@ -172,8 +177,14 @@ def _check_usage(
     elif question is None or not images:
         missing = "QUESTION" if question is not None else "IMAGE and QUESTION"
         raise typer.BadParameter(
-            f'missing {missing}: lookback ask photo.jpg "What is this?"; or name a file of both, '
-            "--questions FILE",
+            f"missing {missing}: {example}; or name a file of both, --questions FILE",
+            param_hint="IMAGE... QUESTION",
+        )
+    elif isfile(
+        question
+    ):  # a shell that expands *.jpg leaves the last one where a question was due
+        raise typer.BadParameter(
+            f"missing QUESTION: the last argument is the file {question!r}; {example}",
             param_hint="IMAGE... QUESTION",
         )
 
@@ -183,10 +194,10 @@ def score(
     image: Annotated[
         str, typer.Argument(help="An image or a video: a file, a URL, or - for stdin.")
     ],
-    question: Annotated[str, typer.Argument(help="What was asked about it.")],
+    question: Annotated[str, typer.Argument(help="What was asked about it; - is stdin.")],
     responses: Annotated[
         list[str] | None,
-        typer.Argument(help="The answers.", show_default=False),
+        typer.Argument(help="The answers; - is stdin, one per line.", show_default=False),
     ] = None,
     file: Annotated[
         Path | None,
@@ -218,10 +229,13 @@ def score(
     """
     from lookback.engines import optional_settings
 
-    check_stdin({"IMAGE": image, "--image": more_images, "--file": file})
-    given = list(responses or [])
+    asked = {"IMAGE": image, "QUESTION": question, "RESPONSES": responses}
+    check_stdin(asked | {"--image": more_images, "--file": file})
+    question, given = _given(question), []
+    for one in responses or []:
+        given += _lines(STDIN) if is_stdin(one) else [one]
     if file is not None:
-        given += [line for line in _read(file).splitlines() if line.strip()]
+        given += _lines(file)
     if not given:
         raise ValueError("no answers given: write them as arguments, or name a --file")
     for number, one in enumerate(given):
@@ -272,12 +286,22 @@ def scorers(as_json: Json = False) -> None:
     show_scorers(known)
 
 
-def _read(file: Path) -> str:
+def _given(text: str) -> str:
+    """A text of the command line; - is stdin."""
+    return _read(STDIN).strip() if is_stdin(text) else text
+
+
+def _lines(file: Path | str) -> list[str]:
+    """The lines of a file that have something."""
+    return [line for line in _read(file).splitlines() if line.strip()]
+
+
+def _read(file: Path | str) -> str:
     """The text of a file; - is stdin."""
     from lookback.benchmarks.files import read_text
     from lookback.limits import DATA_MIB
 
-    return read_stdin_text(DATA_MIB) if is_stdin(file) else read_text(file)
+    return read_stdin_text(DATA_MIB) if is_stdin(file) else read_text(Path(file))
 
 
 def _params(

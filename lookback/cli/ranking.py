@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lookback.cli.terminal import console, print_json, printable, say
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
     from rich.console import Console
 
     from lookback.signals import Candidate, Candidates
@@ -79,7 +80,9 @@ def print_ranking(out: Console, ranked: list[Candidate], scorer: str) -> None:
         colours = out.color_system == "truecolor"
         by = ", shaded by A" if colours else ""
         out.print(f"best by {scorer}{by}:", style="bold", highlight=False, markup=False)
-        out.print(_shaded(ranked[0]) if colours else _plain(ranked[0].text.strip()))
+        best = ranked[0]
+        shown = shaded_text(best.tokens, best.visual_lookback) if colours else None
+        out.print(shown or plain_text(best.text.strip()))
         out.print()
     (_print_beside if out.width >= BESIDE else _print_below)(out, ranked, scorer)
 
@@ -91,8 +94,9 @@ def _print_beside(out: Console, ranked: list[Candidate], scorer: str) -> None:
     for name, width in zip((COLUMNS[0], scorer, *COLUMNS[2:]), WIDTHS, strict=True):
         table.add_column(name, justify="right", no_wrap=True, min_width=width)
     table.add_column("answer", overflow="fold", ratio=1)
-    for candidate in ranked:
-        table.add_row(*_numbers(candidate), _one_line(candidate), style=_style(candidate))
+    for rank, candidate in enumerate(ranked, start=1):
+        cells = *_numbers(rank, candidate), _one_line(candidate)
+        table.add_row(*cells, style=_style(candidate))
     out.print(table)
 
 
@@ -105,8 +109,8 @@ def _print_below(out: Console, ranked: list[Candidate], scorer: str) -> None:
 
     out.print(f"score: {scorer}", highlight=False, markup=False)
     out.print(line(COLUMNS), style="bold", highlight=False, markup=False)
-    for candidate in ranked:
-        cells, style = _numbers(candidate), _style(candidate)
+    for rank, candidate in enumerate(ranked, start=1):
+        cells, style = _numbers(rank, candidate), _style(candidate)
         if is_pruned(candidate):  # what happened to it takes the room of two columns
             cells = cells[0], f"{cells[1]:>{WIDTHS[1] + 1 + WIDTHS[2]}}", *cells[3:]
         told = line(cells)
@@ -114,9 +118,9 @@ def _print_below(out: Console, ranked: list[Candidate], scorer: str) -> None:
         out.print(Padding(_one_line(candidate), (0, 0, 0, 4), style=style))
 
 
-def _numbers(candidate: Candidate) -> tuple[str, ...]:
-    """Which draw it is, its score, means of log p and A, how long it is."""
-    place, length = str(candidate.index), str(len(candidate.signals))
+def _numbers(rank: int, candidate: Candidate) -> tuple[str, ...]:
+    """Its rank, its score, means of log p and A, how long it is."""
+    place, length = str(rank), str(len(candidate.signals))
     if is_pruned(candidate):  # numbers of a part tell nothing beside those of whole answers
         return place, f"pruned after {length}", "", "", length
     if not len(candidate.signals):
@@ -147,24 +151,30 @@ def print_cost(out: Console, cands: Candidates) -> None:
 
 
 def _one_line(candidate: Candidate) -> Any:
-    return _plain(" ".join(candidate.text.split()) or "(empty)")
+    return plain_text(" ".join(candidate.text.split()) or "(empty)")
 
 
-def _plain(text: str) -> Any:
+def plain_text(text: str) -> Any:
+    """Any text, safe and as it is."""
     from rich.text import Text
 
     return Text(printable(text), overflow="fold")
 
 
-def _shaded(candidate: Candidate) -> Any:
-    """The answer with each token on a ground that is the darker the more it looked."""
+def shaded_text(tokens: Sequence[str], values: ArrayLike) -> Any:
+    """An answer with each token on a ground that is the darker the more it looked.
+
+    Args:
+        tokens: its tokens.
+        values: A of each.
+    """
     from rich.text import Text
 
     from lookback.pages.shading import color, shades
 
     text = Text(overflow="fold")
     begun = False
-    for token, shade in zip(candidate.tokens, shades(candidate.visual_lookback), strict=True):
+    for token, shade in zip(tokens, shades(values), strict=True):
         word = printable(token if begun else token.lstrip())
         if not word:
             continue

@@ -105,6 +105,14 @@ def run(
     by_layer: Annotated[
         bool, typer.Option("--by-layer", help="Keep A in each layer too: for `study layers`.")
     ] = False,
+    look: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Keep where the picks of the first so many items looked: for the report.",
+            show_default=False,
+        ),
+    ] = None,
     engine: EngineName = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -155,6 +163,7 @@ def run(
         seed=seed,
         image=image,
         by_layer=by_layer,
+        look=look or 0,
         scorers=tuple(name for given in scorers or [] for name in given.split(",")),
         device=device,
         device_map=parse_device_map(device_map),

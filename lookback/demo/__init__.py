@@ -2,7 +2,6 @@
 
     asked      an item with its answers and how good they are; the rule that picks the item
     measured   how good each scorer's picks are on the whole task, from runs
-    halfblocks a picture in a terminal
     screen     all of it in a terminal
     page       all of it as a page
 

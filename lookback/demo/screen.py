@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lookback.cli.halfblocks import LARGEST, LEFT, can_draw, draw
 from lookback.cli.terminal import printable
 from lookback.demo.asked import RULE, SCORERS, Asked, merge
-from lookback.demo.halfblocks import LARGEST, LEFT, can_draw, draw
 from lookback.demo.measured import Measured
 from lookback.pages.shading import color, shades
 from lookback.signals import Candidate

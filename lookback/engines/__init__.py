@@ -20,6 +20,7 @@ from lookback.signals import Candidate, Candidates
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
     from lookback.engines.checks import CheckReport
+    from lookback.look import Look
     from lookback.steering import Watch
     from lookback.steering.pruning import Prune
     from lookback.videos import VideoLike
@@ -30,11 +31,14 @@ F = TypeVar("F", bound="Callable[..., Engine]")
 Progress = Callable[[int, int], None]
 """Called with (done, total) while something long runs."""
 
-Ability = Literal["sample", "score", "knockout", "generate", "check", "search", "by_layer", "prune"]
+Ability = Literal[
+    "sample", "score", "knockout", "look", "generate", "check", "search", "by_layer", "prune"
+]
 ABILITIES: dict[Ability, str] = {
     "sample": "draw candidates",
     "score": "score given responses",
     "knockout": "hide vision tokens from a response (knock-out)",
+    "look": "tell where a response looked (look)",
     "generate": "answer prompts",
     "check": "compare its numbers with slow ones (check)",
     "search": "fork the best candidates while they are written (search)",
@@ -177,16 +181,16 @@ class Engine(Protocol):
     ) -> Candidates:
         """Draw candidates, and every few tokens go on from the best: a beam of segments.
 
-        At each checkpoint the best `keep` of those still being written go on, the others end as
+        At each checkpoint the best `keep` go on, the others that are still being written end as
         "pruned", and forks of the best, each with random numbers of its own, take the free places.
-        A finished candidate stays, and competes in the end by its full score. Candidates that say
-        the same are merged. The result tells the tree: a fork has `parent` and `forked_at`.
+        A finished candidate stays, and competes by its full score. Candidates that say the same are
+        merged. The result tells the tree: a fork has `parent` and `forked_at`.
 
         Args:
             image: as for `sample`.
             question: as for `sample`.
-            width: how many candidates there are at a time, finished ones among them.
-            keep: how many of those still being written go on.
+            width: how many candidates there are at a time.
+            keep: how many are kept at a checkpoint; a finished one among them is not forked.
             every: the tokens from one checkpoint to the next.
             messages: as for `sample`.
             video: as for `sample`.
@@ -267,6 +271,37 @@ class Engine(Protocol):
             progress: as for `score`.
         """
         refuse(self, "knockout")
+
+    def look(
+        self,
+        image: Images = None,
+        question: str | None = None,
+        response: Response = "",
+        *,
+        messages: Messages | None = None,
+        video: VideoLike | None = None,
+        source: SourceLike = None,
+        layers: tuple[int, int] | None = None,
+        relative_to: str | None = None,
+        progress: Progress | None = None,
+    ) -> Look:
+        """Where a response looked: the attention of each of its tokens on each source token.
+
+        With all layers, what a token pays to all of them together is its A_t.
+
+        Args:
+            image: as for `score`.
+            question: as for `score`.
+            response: one response: text, token ids, or a candidate.
+            messages: as for `score`.
+            video: as for `score`.
+            source: as for `score`; there must be one.
+            layers: the decoder's attention layers to read, end exclusive; by default all of them.
+            relative_to: another question about the same images, e.g. "Describe the image.": the
+                same tokens' attention after it is kept as `Look.baseline`.
+            progress: called with (tokens done, of so many).
+        """
+        refuse(self, "look")
 
     def generate(
         self,

@@ -1,6 +1,6 @@
 """What the page's item browser works on: runs in; an index, blocks and pictures out.
 
-The index is small and read at once; blocks of items (see blocks.py) and pictures are read when an
+The index is small and read at once; blocks of items (see items.py) and pictures are read when an
 item is shown. It is plain data for JSON:
 
 floor      A_FLOOR of the formula
@@ -25,8 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lookback.families import GENERIC
-from lookback.report.blocks import ITEMS
-from lookback.report.items import Items, Part, known
+from lookback.report.items import ITEMS, Items, Part, known
 from lookback.report.pictures import Pictures
 from lookback.runs import Run
 from lookback.scores.base import get_scorer

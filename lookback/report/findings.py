@@ -89,12 +89,13 @@ def lookback_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
 def random_image_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
     """What a random image takes from LookBack, and from the leader if that is another."""
     here, averages = rows.get("random-image", ()), _averages(rows.get("main", ()))[0]
+    here = [row for row in here if math.isfinite(row["drop"])]
     texts = []
     for method in dict.fromkeys(("lookback", *_ranked(averages)[:1])):
-        mine = [row for row in here if row["method"] == method and math.isfinite(row["drop"])]
+        mine = [row for row in here if row["method"] == method]
         if mine:
             texts.append(f"{name_of(method)} {join(_costs(mine))}")
-    return [f"scored with a random image, {'; '.join(texts)}."] if texts else []
+    return [f"scored with a random image at {_budgets(here)}, {'; '.join(texts)}."] if texts else []
 
 
 def _costs(rows: Sequence[Row]) -> list[str]:
@@ -135,8 +136,10 @@ def no_image_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
         return []
     beside = f"; {name_of('self_certainty')}'s for {others}" if others else ""
     chances = join(dict.fromkeys(f"{100 * (1 - row['chance']):.0f} %" for row in here))
-    text = f"without an image {name_of('lookback')}'s pick changes for this share of the items: "
-    return [f"{text}{ours}{beside}; a pick by lot would for {chances}."]
+    text = (
+        f"without an image {name_of('lookback')}'s pick at {_budgets(here)} changes for this share"
+    )
+    return [f"{text} of the items: {ours}{beside}; a pick by lot would for {chances}."]
 
 
 def _shares(rows: Sequence[Row]) -> str:
@@ -167,7 +170,9 @@ def factor_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
             told = _carrier(log_p, a, _difference(first, "over_a", first["items"]))
             found.setdefault(told, []).append((benchmark, log_p, a))
     parts = [f"{told} {_where(here)}" for told, here in found.items()]
-    return [f"of {name_of('lookback')}'s two factors, {'; '.join(parts)}."] if parts else []
+    if not parts:
+        return []
+    return [f"of {name_of('lookback')}'s two factors, at {_budgets(outcomes)}, {'; '.join(parts)}."]
 
 
 def _where(found: Sequence[tuple[str, Difference, Difference]]) -> str:
@@ -254,7 +259,12 @@ def _extent(rows: Sequence[Row]) -> str:
     setups = [row for row in rows if row["benchmark"] != AVERAGE]
     benchmarks = list(dict.fromkeys(row["benchmark"] for row in setups))
     where = f"on {benchmarks[0]}" if len(benchmarks) == 1 else f"over {len(benchmarks)} benchmarks"
-    return f"{where} at N = {budget_words({row['N'] for row in setups})}"
+    return f"{where} at {_budgets(setups)}"
+
+
+def _budgets(rows: Sequence[Row]) -> str:
+    """Of which N some rows are: sentences of several N would else seem to contradict each other."""
+    return f"N = {budget_words({row['N'] for row in rows})}"
 
 
 def _difference(row: Row, name: str, items: int) -> Difference:

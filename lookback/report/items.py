@@ -1,15 +1,31 @@
-"""A run's items, in blocks: what each was asked, what its candidates say, what controls add."""
+"""A run's items, in blocks: what each was asked, what its candidates say, what controls add.
+
+A block (see pages/blocks.py) has of each item: truth [[name, text]], image (a position among the
+page's, or null), reason (why there is none), candidates [tokens, quality or null, finish] each, as
+drawn, and
+
+controls   by the image it was scored with ("random", "none"): image, reason, source (the id of the
+           item whose image it was, or null), scored (of each candidate: whether its numbers are
+           here), and missing (why they are not, where they are not)
+
+looks      by a candidate's index, for those that have one: see pages/look_data.py; the picture is
+           the item's
+
+Its numbers are the signals of all tokens of the block; "random.log_prob" those of a control, and
+"look.weights" those of looks.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lookback.report.blocks import ITEMS, pack
+from lookback.pages.blocks import pack
+from lookback.pages.look_data import look_head, look_numbers
 from lookback.report.controls import COMPARED, Control
 from lookback.report.pictures import Pictures
 from lookback.runs import Run
@@ -17,8 +33,15 @@ from lookback.scores.formula import Array
 from lookback.signals import SIGNALS
 from lookback.studies import Runs
 
+if TYPE_CHECKING:
+    from lookback.look import Look
+
+SHOWN = "image:0"
+"""The picture that is shown of an item, as looks name it."""
 CONTROLS = {"random": "another image", "none": "no image"}
 """The controls that are compared, and what they are called."""
+ITEMS = 20
+"""How many items a block has: few, so that it opens at once; many, so that it compresses."""
 
 
 @dataclass
@@ -81,6 +104,7 @@ class Items:
     def _block(self, rows: range) -> tuple[list[dict[str, Any]], dict[str, Array]]:
         """The items in those rows, and the numbers of their tokens."""
         tokens = slice(*(self._ends[self._rows[row]] for row in (rows.start, rows.stop)))
+        numbers: dict[str, list[Any]]
         numbers = {name: [self._signals[name][tokens]] for name in SIGNALS}
         found = []
         for row in rows:
@@ -90,6 +114,10 @@ class Items:
                 item["controls"][image] = about | self._picture_of(about["source"])
                 for name in COMPARED:
                     numbers.setdefault(f"{image}.{name}", []).extend(values[name])
+            for index, look in self._looks(row, item["image"]).items():
+                item["looks"][index] = look_head(look)
+                for name, parts in look_numbers(look).items():
+                    numbers.setdefault(f"look.{name}", []).append(parts)
             found.append(item)
         return found, {name: np.concatenate([np.empty(0), *v]) for name, v in numbers.items()}
 
@@ -106,6 +134,20 @@ class Items:
             "reason": reason,
             "candidates": [[tokens, known(quality), finish] for tokens, quality, finish in rows],
             "controls": {},
+            "looks": {},
+        }
+
+    def _looks(self, row: int, image: int | None) -> dict[int, Look]:
+        """Where candidates of an item looked in the picture that is shown, if there is one."""
+        place = int(self._run.places[row])
+        if image is None:
+            return {}
+        looks = {index: self._run.looks.read(place, index) for index in self._run.looks.of(place)}
+        return {
+            index: replace(look, pictures=(shown,))
+            for index, look in looks.items()
+            for shown in look.pictures
+            if shown.name == SHOWN
         }
 
     def _picture_of(self, source: str | None) -> dict[str, Any]:

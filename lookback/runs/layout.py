@@ -5,6 +5,7 @@
     items/00000.parquet        a row per item: its messages, its truth, its error if it failed
     candidates/00000.parquet   a row per candidate: text, quality, its tokens' signals as lists
     scores/usc@5/00000.parquet a row per item: the scores of a scorer that needs a model
+    looks/00000.parquet        a row per look: where the picks of the first items looked (--look)
     timings/sample-00000.json  what took how long; the only files that differ from run to run
 
 A shard holds the same items in every table. Every file is written whole under another name and then
@@ -59,6 +60,21 @@ SCORES = pa.schema(
         ("item", pa.int32()),
         ("scores", pa.list_(pa.float64())),  # one per candidate, null for an empty one
         ("replies", pa.list_(pa.string())),  # what the model said, where it was asked
+        ("error", pa.string()),
+    ]
+)
+LOOKS = pa.schema(
+    [
+        ("item", pa.int32()),
+        ("index", pa.int32()),  # of the candidate
+        ("methods", pa.list_(pa.string())),  # those that pick it
+        ("layers", pa.list_(pa.int32())),  # the first, and the one behind the last
+        ("pictures", pa.list_(pa.string())),  # their names; below, one thing or list per picture
+        ("frames", pa.list_(pa.int32())),  # which frame of its video; null for an image
+        ("columns", pa.list_(pa.list_(pa.int32()))),  # which of the weights are its
+        ("boxes", pa.list_(pa.list_(pa.float32()))),  # four numbers per column; null if unknown
+        ("grids", pa.list_(pa.list_(pa.list_(pa.list_(pa.int32()))))),
+        ("weights", pa.list_(pa.list_(pa.float32()))),  # of each token on each of the source
         ("error", pa.string()),
     ]
 )
@@ -139,7 +155,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _schema(table: str) -> pa.Schema:
-    return {"items": ITEMS, "candidates": CANDIDATES}.get(table, SCORES)
+    return {"items": ITEMS, "candidates": CANDIDATES, "looks": LOOKS}.get(table, SCORES)
 
 
 def _read(path: Path, columns: list[str]) -> pa.Table:

@@ -39,6 +39,7 @@ class Manifest:
         shards: the numbers of its shards, those that are still to be made too.
         scorers: those that need a model and are recorded, each with its settings; None for
             settings that nobody wrote down (format 1).
+        looks: of how many items, the first ones, it has where their picks looked.
         candidates: where candidates that were not drawn came from.
         data: the folder or file of the benchmark's data.
         title: what tables call the benchmark.
@@ -58,6 +59,7 @@ class Manifest:
     status: str = "running"
     shards: Sequence[int] = ()
     scorers: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    looks: int = 0
     candidates: str | None = None
     data: str | None = None
     title: str | None = None
@@ -99,7 +101,8 @@ class Manifest:
     @property
     def tables(self) -> tuple[str, ...]:
         """Those that each shard has once the run is finished."""
-        return ("items", "candidates", *(f"scores/{name}" for name in self.scorers))
+        looks = ["looks"] if self.looks else []
+        return ("items", "candidates", *(f"scores/{name}" for name in self.scorers), *looks)
 
     @classmethod
     def begin(cls, **given: Any) -> Manifest:
@@ -142,6 +145,8 @@ class Manifest:
 
     def _json(self) -> str:
         data = asdict(self)
+        if not self.looks:  # then it is what it was before there were any
+            del data["looks"]
         # Not every reader of JSON knows NaN, and none takes it for the same setting again.
         whole = data | {"checksum": checksum(data)}
         return json.dumps(whole, indent=1, allow_nan=False) + "\n"
@@ -192,6 +197,19 @@ class Manifest:
                 )
         return replace(self, scorers=dict(self.scorers) | dict(more), status="running")
 
+    def with_looks(self, items: int) -> Manifest:
+        """The same run, to keep where the picks of the first items looked; 0 for what it has.
+
+        Raises:
+            RunError: it has those of another number of items.
+        """
+        if self.looks and items not in (0, self.looks):
+            raise RunError(
+                f"it has looks of its first {self.looks} items, not {items}: use --look "
+                f"{self.looks}, or another --out"
+            )
+        return replace(self, looks=self.looks or items, status="running")
+
 
 NEEDED = ("model", "benchmark", "split", "image")
 _KINDS: dict[str, Any] = {
@@ -204,6 +222,7 @@ _KINDS: dict[str, Any] = {
     "done": int,
     "failed": int,
     "left_out": int,
+    "looks": int,
     "id": str,
     "created": str,
     "commit": (str, type(None)),

@@ -40,6 +40,7 @@ class Plan:
         source: what A_t is measured on, as an engine takes it.
         by_layer: keep A_t in each layer too.
         scorers: those to record that need a model: "vauq", or "usc@5" for the first five.
+        look: of how many items, the first ones, to keep where their picks looked.
     """
 
     benchmark: str
@@ -66,6 +67,7 @@ class Plan:
     source: str | None = None
     by_layer: bool = False
     scorers: tuple[str, ...] = ()
+    look: int = 0
 
     def __post_init__(self) -> None:
         check_sampling(
@@ -79,6 +81,13 @@ class Plan:
             raise RunError(
                 f"--image {self.image} scores the candidates of a run again: name it with "
                 "--candidates RUN"
+            )
+        if self.look < 0:
+            raise RunError(f"look = {self.look}: must be at least 0")
+        if self.look and self.image != "own":
+            raise RunError(
+                f"--look shows where candidates looked in their own image: not with "
+                f"--image {self.image}"
             )
         if self.prune is not None:
             if self.candidates is not None:

@@ -146,7 +146,7 @@ def forget(folder: Path, shard: int, tables: Collection[str]) -> None:
     else:
         record_path(folder, shard).unlink(missing_ok=True)
         scores = (path.name for path in folder.glob("scores/*"))
-        gone = [*SAMPLED, *(f"scores/{name}" for name in scores)]
+        gone = [*SAMPLED, "looks", *(f"scores/{name}" for name in scores)]
     for table in gone:
         shard_path(folder, table, shard).unlink(missing_ok=True)
 

@@ -24,6 +24,7 @@ from lookback.runs.layout import (
     empty_table,
     read_table,
 )
+from lookback.runs.looks import Looks
 from lookback.runs.manifest import Manifest
 from lookback.runs.stored import read_candidates
 from lookback.runs.verify import (
@@ -400,6 +401,11 @@ class Run:
                     "this shard; move the file away"
                 ) from None
         return [{"stage": row.pop("what")} | row if "what" in row else row for row in rows]
+
+    @cached_property
+    def looks(self) -> Looks:
+        """Where picks of its first items looked, if it was made with --look."""
+        return Looks(self)
 
     def candidates(self, row: int) -> Candidates:
         """The candidates of one item, as an engine gave them, but without engine and image."""

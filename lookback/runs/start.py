@@ -115,7 +115,7 @@ def start(
         for problem in damage:
             say(f"{problem.file} {problem.problem}: it is made again")
             forget(folder, problem.shard, problem.tables)
-        worker.plan = replace(plan, scorers=tuple(manifest.scorers))
+        worker.plan = replace(plan, scorers=tuple(manifest.scorers), look=manifest.looks)
         if retry_failed:
             _forget_failures(folder)
         worked = _work(manifest, worker, workers, progress)
@@ -132,7 +132,7 @@ def estimate(plan: Plan, workers: int = 1, tries: int = 3) -> Estimate:
     total = len(worker.places)
     if total < 2:
         raise RunError(f"there is nothing to estimate for {total} items: run it")
-    tokens, failed, layers = [], 0, 0
+    tokens, failed, layers, looking = [], 0, 0, 0.0
     for number, place in enumerate(worker.places[: tries + 1]):
         if number == 1:
             began = time.perf_counter()
@@ -141,12 +141,17 @@ def estimate(plan: Plan, workers: int = 1, tries: int = 3) -> Estimate:
         if candidates:
             for name in plan.scorers:
                 worker.score(name, place, candidates)
+        if candidates and plan.look:
+            before = time.perf_counter()
+            worker.look(place, candidates)
+            looking += (time.perf_counter() - before) if number else 0.0
         tokens.append(sum(row["length"] for row in rows))
         depths = (len(row[BY_LAYER][0]) for row in rows if row.get(BY_LAYER))
         layers = max(layers, next(depths, 0))
         failed += head["error"] is not None
     tried = len(tokens) - 1
-    seconds = (time.perf_counter() - began) / tried * total / workers
+    each = (time.perf_counter() - began - looking) / tried
+    seconds = (each * total + looking / tried * min(plan.look, total)) / workers
     bytes_per_token = BYTES_A_TOKEN + BYTES_PER_SHARE * layers
     megabytes = sum(tokens) / len(tokens) * total * bytes_per_token / 1e6
     return Estimate(total, len(tokens), seconds, megabytes, failed)
@@ -181,6 +186,7 @@ def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None])
         items=len(worker.places),
         shards=worker.shards,
         scorers={name: get_scorer(name.partition("@")[0]).defaults for name in plan.scorers},
+        looks=plan.look,
         candidates=plan.candidates,
         left_out=len(_left_out(worker)),
         # Absolute, so that studies find the images from another folder.
@@ -199,7 +205,7 @@ def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None])
     before.check_same(folder, manifest)
     if before.versions != manifest.versions:
         say("other versions than when this run began: see its manifest")
-    return before.with_scorers(manifest.scorers)
+    return before.with_scorers(manifest.scorers).with_looks(manifest.looks)
 
 
 def _has_candidates(folder: Path, manifest: Manifest) -> bool:
@@ -279,6 +285,10 @@ def _finish(folder: Path, worked: int) -> Summary:
         for row in run.table(f"scores/{name}", ("item", "error")).to_pylist():
             if row["error"]:
                 failed.append((names[row["item"]], f"{name}: {row['error']}"))
+    if run.manifest.looks:
+        for row in run.table("looks", ("item", "error")).to_pylist():
+            if row["error"]:
+                failed.append((names[row["item"]], f"look: {row['error']}"))
     status = "failed" if broken == len(items) else "finished"
     replace(run.manifest, status=status, done=len(items), failed=broken).write(folder)
     return Summary(Run(folder), len(items), failed, worked, run.manifest.left_out)

@@ -194,7 +194,8 @@ def _problems_of_file(
 
 def _extra(folder: Path, manifest: Manifest) -> list[str]:
     """Tables and records that no shard of the run can have, but readers of Parquet would read."""
-    tables = {*manifest.tables, *(f"scores/{path.name}" for path in folder.glob("scores/*"))}
+    scores = (f"scores/{path.name}" for path in folder.glob("scores/*"))
+    tables = {*manifest.tables, "looks", *scores}
     found = []
     for table in (RECORDS, *sorted(tables)):
         suffix = ".json" if table == RECORDS else ".parquet"

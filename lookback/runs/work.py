@@ -18,6 +18,7 @@ from lookback.runs.layout import (
     read_table,
     replacing,
 )
+from lookback.runs.looks import empty_row, find_picks, look_row
 from lookback.runs.manifest import Manifest
 from lookback.runs.records import read_record, write_shard
 from lookback.runs.sources import Questions, get_source
@@ -53,6 +54,7 @@ class Worker:
         """Load the model; what else can be wrong was said before, at once."""
         self.engine = self.plan.load_engine()
         require(self.engine, [self.source.uses], "this run")
+        require(self.engine, ["look"] if self.plan.look else [], "--look")
         optional_settings(self.engine, {"by_layer": self.plan.by_layer, "prune": self.plan.prune})
         for name in self.plan.scorers:
             base = name.partition("@")[0]
@@ -73,6 +75,8 @@ class Worker:
         for name in self.plan.scorers:
             if record is None or f"scores/{name}" not in record.tables:
                 self._score(name, shard, places, report)
+        if self.plan.look and (record is None or "looks" not in record.tables):
+            self._look(shard, places, report)
 
     def _sample(self, shard: int, places: list[int], report: Report) -> None:
         rows: list[dict[str, Any]] = []
@@ -172,6 +176,42 @@ class Worker:
         except Exception as error:
             row["error"] = _message(error)
         return row, _timing(name, place, len(first), began)
+
+    def _look(self, shard: int, places: list[int], report: Report) -> None:
+        """Where the picks of those items of a shard looked that are among the first."""
+        manifest = Manifest.read(self.folder)
+        items = read_table(self.folder, "items", shard, ("item", "error")).to_pylist()
+        fine = {row["item"] for row in items if row["error"] is None}
+        wanted = fine.intersection(self.places[: self.plan.look])
+        rows: list[dict[str, Any]] = []
+        timings = []
+        for place in places:
+            error = None
+            if place in wanted:
+                began = time.perf_counter()
+                found = self.look(place, read_candidates(self.folder, manifest, place))
+                timings.append(_timing("look", place, len(found), began))
+                error = next((row["error"] for row in found if row["error"]), None)
+                rows += found
+            report("look", place, error)
+        self._write_timings("look", shard, timings)
+        write_shard(self.folder, shard, {"looks": rows})
+
+    def look(self, place: int, candidates: Candidates) -> list[dict[str, Any]]:
+        """The rows of an item's picks; what goes wrong is their error."""
+        rows = []
+        for index, methods in sorted(find_picks(candidates).items()):
+            try:
+                question = self.questions.of(place)
+                found = self.engine.look(
+                    messages=question.conversation.messages(),
+                    response=candidates[index],
+                    source=question.source,
+                )
+                rows.append(look_row(place, index, methods, found, question.conversation))
+            except Exception as error:
+                rows.append(empty_row(place, index, methods) | {"error": _message(error)})
+        return rows
 
     def _write_timings(self, stage: str, shard: int, timings: list[dict[str, Any]]) -> None:
         path = self.folder / "timings" / f"{stage}-{shard:05d}.json"

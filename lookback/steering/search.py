@@ -1,7 +1,10 @@
 """Search: at each checkpoint the best go on, and forks of them take the places of the others.
 
 A sequential Monte Carlo search, or a beam of segments, guided by the score: every fork continues
-with random numbers of its own. Finished candidates compete in the end, by their full score.
+with random numbers of its own. A finished candidate competes by its full score: among the best it
+holds its place, whose share of the width is then not written any more; elsewhere it takes nobody's
+place. Either way it stays to the end. Candidates that say the same are one, so that a short answer
+that is often drawn holds one place, not many.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ class Search(Judge):
     """A search of some width.
 
     Attributes:
-        width: how many candidates are written at a time.
-        keep: how many of those still being written go on after a checkpoint.
+        width: how many candidates there are at a time, finished ones among the best with theirs.
+        keep: how many are kept at a checkpoint, with an equal share of the width each.
         every: the tokens from one checkpoint to the next.
     """
 
@@ -45,16 +48,14 @@ class Search(Judge):
         return tokens % self.every == 0
 
     def decide(self, tokens: int, drafts: Mapping[int, Draft]) -> Decision:
-        """Keep the best that are still being written, once each, and fork them."""
+        """Keep the best, once each, and fork those of them that are still being written."""
         ends = dict.fromkeys(repeated({i: draft.token_ids for i, draft in drafts.items()}), MERGED)
         left = {i: draft for i, draft in drafts.items() if i not in ends}
         scores = self.ranking(left)
-        running = [i for i in scores if left[i].running]
-        best = running[: self.keep]
-        ends |= dict.fromkeys(running[self.keep :], PRUNED)
-        finished = len(left) - len(running)
-        room = max(0, self.width - finished - len(best)) if best else 0
-        forks = [best[place % len(best)] for place in range(room)]
+        best = [i for i in list(scores)[: self.keep] if left[i].running]
+        ends |= {i: PRUNED for i in left if left[i].running and i not in best}
+        rows = self.width * len(best) // self.keep
+        forks = [best[place % len(best)] for place in range(rows - len(best))]
         return self.tell(tokens, scores, Decision(ends, forks))
 
     def to_json(self) -> dict[str, Any]:

@@ -119,7 +119,7 @@ def _figure(pairs: list[Pair], rows: list[dict[str, Any]], own: list[str]) -> An
     """SC's distributions above, a panel per run; agreement below."""
     across = min(4, len(pairs))
     above = -(-len(pairs) // across)
-    figure, axes = panels(above + 1, across, height=1.9)
+    figure, axes = panels(above + 1, across, height=1.9, sharex="row", sharey="row")
     for axis, pair in zip(axes.flat, pairs, strict=False):
         _draw_distributions(axis, pair)
         axis.set_title(heading(title(pair.run), pair.run.model, across=across))

@@ -125,7 +125,9 @@ def _table(run: Run, rows: list[dict[str, Any]]) -> Table:
 @in_style
 def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
     most = max(len(rows) for _, rows in found)
-    figure, axes = tiles(len(found), across=2, height=0.16 * most + 1)
+    figure, axes = tiles(len(found), across=2, height=0.16 * most + 1, sharex="row")
+    every = [row["ms"] for _, rows in found for row in rows]
+    log = max(every) > 100 * min(every)  # one scale for all panels
     for (run, rows), (axis,) in zip(found, axes, strict=True):
         ms, std = np.array([[r["ms"], r["std"]] for r in rows]).T
         low = np.minimum(std, 0.9 * ms)  # a log axis has no zero
@@ -135,7 +137,6 @@ def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
         for y, value in enumerate(ms):
             words = f" {_number(value)}"
             axis.annotate(words, (value + std[y], y), va="center", fontsize=SMALL)
-        log = ms.max() > 100 * ms.min()
         if log:
             axis.set_xscale("log")
             axis.xaxis.set_major_formatter("{x:g}")

@@ -6,6 +6,7 @@ from itertools import chain, product
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
@@ -15,6 +16,9 @@ from lookback.studies.shared.methods import in_order, own_methods, paper_methods
 from lookback.studies.shared.plots import heading, in_style, tiles
 from lookback.studies.shared.selection import outcomes, percent, sweep
 from lookback.studies.shared.tables import Cell, Table, mark_best, rows_of_columns
+
+OCTAVES = [alpha for alpha in ALPHAS if np.log2(alpha).is_integer()]
+"""What the figure writes at its axis."""
 
 
 class Setup(NamedTuple):
@@ -67,8 +71,8 @@ def sensitivity(runs: Runs, alpha: float = 0.25, lam: float = 1.25) -> Result:
         f"The reported value lies in the grid's range in {inside} of {len(setups)} settings, and "
         f"within two Std of its mean in {near}.",
         "A baseline that a run has no scores of takes no part.",
-        "Figure: every setting has a cell of the same size; a white line is where the step of α "
-        "changes. The star is the reported setting.",
+        "Figure: a cell reaches half way to the next setting, on a log scale of α, whose steps are "
+        "uneven. The star is the reported setting.",
     ]
     tables = [_range(found, setups), _global(setups, alpha, lam)]
     return Result(rows, tables, _figure({s.run: s for s in setups}), notes)
@@ -143,33 +147,35 @@ def _global(setups: list[Setup], alpha: float, lam: float) -> Table:
 
 @in_style
 def _figure(largest: dict[Run, Setup]) -> Any:
-    """The grid at each run's largest N; a star at the reported setting."""
+    """The grid at each run's largest N, drawn to scale; a star at the reported setting."""
     across = min(2, len(largest))
     figure, axes = tiles(len(largest), across=2, height=2.5)
+    edges = _edges(LAMBDAS), 2 ** _edges(np.log2(ALPHAS))
     for (run, setup), (axis,) in zip(largest.items(), axes, strict=True):
-        image = axis.imshow(setup.grid, origin="lower", aspect="auto", cmap="viridis")
-        star = _draw_setting(axis, run)
-        _draw_steps(axis)
-        axis.set_xticks(range(1, len(LAMBDAS), 2), [f"{v:g}" for v in LAMBDAS[1::2]])
-        axis.set_yticks(range(len(ALPHAS)), [f"{v:g}" for v in ALPHAS])
+        mesh = axis.pcolormesh(*edges, setup.grid, cmap="viridis", edgecolors="face", linewidth=0.2)
+        star = _draw_setting(axis, run, *edges)
+        axis.set_yscale("log", base=2)
+        axis.set_yticks(OCTAVES, [f"{alpha:g}" for alpha in OCTAVES])
+        axis.minorticks_off()
         name = heading(f"{title(run)}, N = {setup.n}", run.model, across=across)
-        axis.set(xlabel="λ", ylabel="α (uneven steps)", title=name)
+        axis.set(xlabel="λ", ylabel="α (log scale)", title=name)
         axis.spines[:].set_visible(False)
         axis.grid(visible=False)
-        figure.colorbar(image, ax=axis, label="per cent").outline.set_visible(False)
+        figure.colorbar(mesh, ax=axis, label="per cent").outline.set_visible(False)
     figure.legend([star], ["reported setting"], loc="outside lower center")
     return figure
 
 
-def _draw_setting(axis: Any, run: Run) -> Any:
-    """The run's own, between cells where the grid does not have it."""
-    x = np.interp(run.defaults["lam"], LAMBDAS, range(len(LAMBDAS)))
-    y = np.interp(run.defaults["alpha"], ALPHAS, range(len(ALPHAS)))
-    return axis.plot(x, y, "*", color="white", mec="black", mew=0.7, markersize=10)[0]
+def _draw_setting(axis: Any, run: Run, lams: Array, alphas: Array) -> Any:
+    """The run's own; on the border where the grid ends before it."""
+    x = np.clip(run.defaults["lam"], lams[0], lams[-1])
+    y = np.clip(run.defaults["alpha"], alphas[0], alphas[-1])
+    look = {"color": "white", "mec": "black", "mew": 0.7, "markersize": 10, "clip_on": False}
+    return axis.plot(x, y, "*", **look)[0]
 
 
-def _draw_steps(axis: Any) -> None:
-    """A line between the cells where the step from one alpha to the next changes."""
-    steps = np.diff(ALPHAS)
-    changes = np.flatnonzero(~np.isclose(steps[1:], steps[:-1])) + 1.5
-    axis.hlines(changes, -0.5, len(LAMBDAS) - 0.5, color="white", linewidth=1.5)
+def _edges(values: ArrayLike) -> Array:
+    """Where the cells of a grid's values end: half way to the next, as far beyond the last."""
+    found = np.asarray(values, dtype=float)
+    inner = (found[1:] + found[:-1]) / 2
+    return np.array([2 * found[0] - inner[0], *inner, 2 * found[-1] - inner[-1]])

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from engines.reference import noise
 
-from lookback.engines import ABILITIES, AbilityError, Engine, Identity
+from lookback.engines import ABILITIES, AbilityError, Engine, Identity, optional_settings
+from lookback.look import Look
 from lookback.scores.base import scorers
 from lookback.signals import SIGNALS, Candidates
+from lookback.steering.pruning import pruned_at, pruning_of
 
 QUESTION = "what is in the picture?"
 METHODS = {name for name in ABILITIES if hasattr(Engine, name)}
@@ -77,6 +79,41 @@ class Contract:
             assert {c.by_layer.shape[0] - len(c.tokens) for c in found} == {0}
             assert len({c.by_layer.shape[1] for c in found}) == 1
             assert all(((c.by_layer >= 0) & (c.by_layer <= 1)).all() for c in found)
+
+    def test_candidates_are_pruned_by_the_rule_or_it_is_refused(self, engine):
+        def ask(prune=None):
+            return engine.sample(noise(), QUESTION, 6, **DRAW, prune=prune)
+
+        schedule = [(2, 3), (3, 1)]
+        if "prune" not in engine.abilities:
+            with pytest.raises(AbilityError, match=rf"prune= needs .* {engine.name!r}"):
+                ask(schedule)
+            return
+        whole, pruned = ask(), ask(schedule)
+        signals = [np.stack([getattr(c, name) for name in SIGNALS]) for c in whole]
+        drawn = [len(c.tokens) + (c.finish == "end") for c in whole]
+        rule = pruning_of(schedule, 6, engine.family.defaults)
+        ends = pruned_at(rule, signals, drawn)
+        assert any(ends)
+        for a, b, end in zip(whole, pruned, ends, strict=True):
+            assert b.finish == (a.finish if end is None else "pruned")
+            assert b.token_ids.tolist() == a.token_ids[:end].tolist()
+            np.testing.assert_allclose(b.log_prob, a.log_prob[:end], atol=1e-5, rtol=1e-4)
+        assert pruned.sampling["prune"]["schedule"] == [[2, 3], [3, 1]]
+        with pytest.raises(ValueError, match="prune = 'third'"):
+            ask("third")
+
+    def test_forks_begin_as_their_parents(self, engine):
+        if "search" not in engine.abilities:
+            return  # that it is refused by name is tested for every method
+        settings = DRAW | {"temperature": 1.0}
+        found = engine.search(noise(), QUESTION, 6, 2, 3, **settings)
+        forks = [c for c in found if c.parent is not None]
+        assert forks
+        for c in forks:
+            parent = found[c.parent].token_ids[: c.forked_at]
+            assert c.token_ids[: c.forked_at].tolist() == parent.tolist()
+        same(found, engine.search(noise(), QUESTION, 6, 2, 3, **settings))
 
     def test_five_are_the_first_five_of_seven(self, engine):
         few = engine.sample(noise(), QUESTION, 5, **DRAW)
@@ -218,6 +255,64 @@ class Contract:
         spoken = engine.generate(messages=chat(noise(), question=prompts[1]), max_new_tokens=6)
         assert spoken == replies[1:]
         assert engine.generate(noise(), []) == []
+
+    def test_where_a_response_looked(self, engine):
+        if "look" not in engine.abilities:
+            pytest.skip(f"{engine.name} does not tell where a response looked")
+        images = [noise(1), noise(2)]
+        by_layer = optional_settings(engine, {"by_layer": "by_layer" in engine.abilities})
+        (scored,) = engine.score(images, QUESTION, "red dog", **by_layer)
+        seen = []
+        found = engine.look(images, QUESTION, "red dog", progress=lambda *x: seen.append(x))
+        assert isinstance(found, Look)
+        assert seen[-1] == (len(scored.tokens), len(scored.tokens))
+        assert (found.text, found.tokens) == ("red dog", scored.tokens)
+        assert found.token_ids.tolist() == scored.token_ids.tolist()
+        assert (found.weights >= 0).all()
+        assert found.layers[0] == 0
+        np.testing.assert_allclose(found.weights.sum(1), scored.visual_lookback, atol=1e-6)
+        assert [one.name for one in found.pictures] == ["image:0", "image:1"]
+        assert [one.image.tobytes() for one in found.pictures] == [x.tobytes() for x in images]
+        columns = np.concatenate([one.columns for one in found.pictures])
+        assert columns.tolist() == list(range(found.source))
+        shares = scored.by_layer if by_layer else np.empty((len(scored.tokens), 0))
+        assert found.layers[1] == shares.shape[1] or not by_layer
+        for layer, share in enumerate(shares.T):
+            some = engine.look(images, QUESTION, scored, layers=(layer, layer + 1))
+            np.testing.assert_allclose(some.weights.sum(1), share, atol=1e-6)
+        spoken = engine.look(messages=chat(*images), response=scored)
+        np.testing.assert_allclose(spoken.weights, found.weights, atol=1e-6)
+        json.dumps(found.to_dict())
+
+    def test_where_it_looked_at_one_image_and_for_another_question(self, engine):
+        if "look" not in engine.abilities:
+            pytest.skip(f"{engine.name} does not tell where a response looked")
+        images = [noise(1), noise(2)]
+        (scored,) = engine.score(images, QUESTION, "red dog", source="image:1")
+        found = engine.look(
+            images, QUESTION, "red dog", source="image:1", relative_to="who is there?"
+        )
+        np.testing.assert_allclose(found.weights.sum(1), scored.visual_lookback, atol=1e-6)
+        assert [one.name for one in found.pictures] == ["image:1"]
+        other = engine.look(images, "who is there?", scored.token_ids, source="image:1")
+        np.testing.assert_allclose(found.baseline, other.weights, atol=1e-6)
+        assert other.baseline is None
+
+    def test_what_cannot_be_looked_at_is_refused(self, engine):
+        if "look" not in engine.abilities:
+            pytest.skip(f"{engine.name} does not tell where a response looked")
+        for arguments, error in (
+            ({"image": None}, "this prompt has no source"),
+            ({"source": "none"}, "source"),
+            ({"response": " "}, "empty"),
+            ({"response": []}, "empty"),
+            ({"response": ["red", "dog"]}, "one response, got 2"),
+            ({"layers": (0, 99)}, "layers 0-99"),
+            ({"layers": (1, 1)}, "layers 1-1"),
+        ):
+            given = {"image": noise(), "question": QUESTION, "response": "red"} | arguments
+            with pytest.raises(ValueError, match=error):
+                engine.look(**given)
 
     def test_every_scorer_works_or_names_what_is_missing(self, engine):
         cands = engine.score(noise(), QUESTION, ["red dog", "two", "blue"])

@@ -86,15 +86,30 @@ def eager_by_layer(model, inputs, response, source=None):
     return np.stack([share.mean(0) for share in shares], axis=1)
 
 
+def eager_look(model, inputs, response, layers, source=None):
+    """The attention of a response's rows on each source token, (T, V), from maps, in float64.
+
+    The mean over all heads of the layers first..last - 1 that attend.
+    """
+    _, maps = _eager_rows(model, inputs, response, source)
+    return torch.cat(maps[slice(*layers)]).mean(0).numpy()
+
+
 def _eager_shares(model, inputs, response, source):
     """The logits of a response's rows, and for each layer the heads' shares (H, T)."""
+    logits, maps = _eager_rows(model, inputs, response, source)
+    return logits, [m.sum(-1) for m in maps]
+
+
+def _eager_rows(model, inputs, response, source):
+    """The logits of a response's rows, and for each layer their attention (H, T, V), in float64."""
     prompt = inputs["input_ids"].shape[1]
     logits, maps = eager_maps(model, whole(model, inputs, response))
     if source is None:
         source = inputs["input_ids"][0] == image_token_id(model.config)
     columns = source.nonzero()[:, 0]
     rows = slice(prompt - 1, prompt - 1 + len(response))
-    return logits[rows], [m[:, rows][..., columns].sum(-1).double() for m in maps]
+    return logits[rows], [m[:, rows][..., columns].double() for m in maps]
 
 
 def token_signals(logits, response):

@@ -155,13 +155,13 @@ class TestSample:
             lb._decoder, "_forward", lambda ids, *a: (sizes.append(len(ids)), forward(ids, *a))[1]
         )
         monkeypatch.setattr(lb, "_end_tokens", list(range(10, 90)))
-        drawn = lb.sample(noise(), QUESTION, 12, **self.settings)
+        drawn = lb.sample(noise(), QUESTION, 40, **self.settings)
         ended = [c for c in drawn if c.finish == "end"]
         assert ended
         assert not any(10 <= t < 90 for c in drawn for t in c.token_ids)
         assert sizes == sorted(sizes, reverse=True)
         assert sizes[-1] < sizes[0]
-        kept = lb.sample(noise(), QUESTION, 12, keep_end=True, **self.settings)
+        kept = lb.sample(noise(), QUESTION, 40, keep_end=True, **self.settings)
         for a, b in zip(drawn, kept, strict=True):
             extra = 1 if a.finish == "end" else 0
             assert len(b.token_ids) == len(a.token_ids) + extra

@@ -34,7 +34,7 @@ NOTES = {
     ),
     ("runs", "verify"): (r"lookback: .+: \S+ .+: .+",),  # a file, what is wrong, what to do
     ("study",): (
-        r".+\.(csv|md|tex|png|svg|html)",
+        r".+\.(csv|md|tex|pdf|png|svg|html)",
         r"lookback: .+ is not finished: the numbers are of a part",
         r"lookback: .+: every item failed, see `lookback run`",
         r"lookback: .+ has format \d+: it cannot be verified",

@@ -243,7 +243,8 @@ KNOWN = {
     "a pipe as a picture": pipe_as_picture,
     "a pipe as responses": pipe_as_responses,
     "a device as a picture": ask(picture="/dev/zero"),
-    "a folder as a picture": ask(picture="."),
+    "a folder of pictures": ask(picture=".", status=0),
+    "a folder as a further picture": ask("--image", "."),
     "a picture of 144 megapixels": ask(picture="big.png", files={"big.png": BIG}),
     "a zip bomb": evaluate(
         "vqav2", {"questions.json": None, "questions.zip": zipped("q.json", bytes(40 * 2**20))}

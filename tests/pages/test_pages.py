@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import re
+from collections import Counter
 from html import unescape
 from pathlib import Path
 
@@ -233,3 +234,17 @@ def test_html_is_made_in_templates_alone():
     )
     assert len(files) > 100
     assert [str(path) for path in files if made.search(path.read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize("page", ["report", "look", "demo"])
+def test_no_two_scripts_of_a_page_define_the_same_function(page):
+    """They share one scope, in which a later function takes the place of an earlier one."""
+    template = ENVIRONMENT.loader.get_source(ENVIRONMENT, f"{page}/page.html")[0]
+    names = re.findall(r'source\("([\w/]+)\.js"\)', template)
+    for listed in re.findall(r"set scripts = \[(.*?)\]", template):
+        folder = "report/" if page == "report" else ""
+        names += [folder + name for name in re.findall(r'"([\w/]+)"', listed)]
+    assert len(names) > 1
+    text = "\n".join(ENVIRONMENT.loader.get_source(ENVIRONMENT, f"{n}.js")[0] for n in names)
+    defined = re.findall(r"^(?:async )?(?:function|const|let) (\w+)", text, re.MULTILINE)
+    assert [name for name, count in Counter(defined).items() if count > 1] == []

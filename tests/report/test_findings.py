@@ -160,7 +160,7 @@ def test_what_is_not_a_number_is_left_out():
 
 
 def replaced(drop, low, high, benchmark="B", method="lookback", items=40):
-    row = {"model": "m", "benchmark": benchmark, "method": method, "items": items}
+    row = {"model": "m", "benchmark": benchmark, "method": method, "items": items, "N": 8}
     row |= {"drop": drop, "low": low, "high": high}
     return row | {"original": 70.0, "replaced": 70.0 - drop, "random": 58.5}
 
@@ -174,8 +174,8 @@ def test_a_random_image():
     rows += [replaced(5.0, 5.0, 5.0, "E", items=2), replaced(NAN, NAN, NAN, "F")]
     (text,) = texts(random_image=rows)
     assert text == (
-        "Scored with a random image, LookBack loses 9.00 points [4.00, 12.00] on B (it was 11.50 "
-        "above random selection), cannot be told apart from what it was (-1.00 points "
+        "Scored with a random image at N = 8, LookBack loses 9.00 points [4.00, 12.00] on B (it "
+        "was 11.50 above random selection), cannot be told apart from what it was (-1.00 points "
         "[-2.00, 1.00]) on C, gains 3.00 points [1.00, 5.00] on D and is 5.00 points below what it "
         "was (2 items: too few for an interval) on E."
     )
@@ -187,7 +187,7 @@ def test_a_random_image():
 
 
 def agreement(first, share, low, high, items=40, chance=0.125, benchmark="B"):
-    row = {"model": "m", "benchmark": benchmark, "first": first, "second": "without image"}
+    row = {"model": "m", "benchmark": benchmark, "first": first, "second": "without image", "N": 8}
     return row | {"agreement": share, "low": low, "high": high, "items": items, "chance": chance}
 
 
@@ -195,8 +195,8 @@ def test_no_image():
     rows = [agreement("lookback", 0.3, 0.2, 0.5), agreement("self_certainty", 0.9, 0.8, 1.0)]
     (text,) = texts(image_sensitivity=rows)
     assert text == (
-        "Without an image LookBack's pick changes for this share of the items: 70 % [50, 80] on B; "
-        "self-certainty's for 10 % [0, 20] on B; a pick by lot would for 88 %."
+        "Without an image LookBack's pick at N = 8 changes for this share of the items: 70 % "
+        "[50, 80] on B; self-certainty's for 10 % [0, 20] on B; a pick by lot would for 88 %."
     )
     rows = [agreement("lookback", 0.0, 0.0, 0.0, items=1), agreement("lookback", NAN, NAN, NAN)]
     (text,) = texts(image_sensitivity=rows)
@@ -208,7 +208,8 @@ def swapped(log_p, a, more, items=40):
     """Rows of the decomposition: (value, low, high) of the losses and of their difference."""
     rows = []
     for what, drop, over in (("log p", log_p, more), ("A", a, (0.0, 0.0, 0.0))):
-        row = {"model": "m", "benchmark": "B", "items": items, "measure": "outcome", "what": what}
+        row = {"model": "m", "benchmark": "B", "N": 25, "items": items, "measure": "outcome"}
+        row["what"] = what
         row |= dict(zip(("drop", "drop_low", "drop_high"), drop, strict=True))
         rows.append(row | dict(zip(("over_a", "over_a_low", "over_a_high"), over, strict=True)))
     return rows
@@ -229,7 +230,9 @@ WIN, TIE, LOSS = (5.0, 2.0, 8.0), (0.5, -1.0, 2.0), (-5.0, -8.0, -2.0)
 )
 def test_the_factor_that_carries_it(log_p, a, more, expected):
     (text,) = texts(decomposition=swapped(log_p, a, more))
-    start = f"Of LookBack's two factors, {expected} on B (a random image for log p costs "
+    start = (
+        f"Of LookBack's two factors, at N = 25, {expected} on B (a random image for log p costs "
+    )
     assert text.startswith(start)
     assert f"{start}{Difference(*log_p, items=40)}, for A {Difference(*a, items=40)})" in text
     (few,) = texts(decomposition=swapped(log_p, a, more, items=3))
@@ -240,9 +243,9 @@ def test_many_benchmarks_are_told_by_their_ends():
     rows = [replaced(d, d - 1, d + 1, name) for d, name in ((9, "B"), (4, "C"), (6, "D"))]
     (text,) = texts(random_image=[*rows, replaced(0.5, -1.0, 2.0, "E")])
     assert text == (
-        "Scored with a random image, LookBack loses from 4.00 points [3.00, 5.00] on C to 9.00 "
-        "points [8.00, 10.00] on B on 3 of 4 benchmarks and cannot be told apart from what it was "
-        "(-0.50 points [-2.00, 1.00]) on E."
+        "Scored with a random image at N = 8, LookBack loses from 4.00 points [3.00, 5.00] on C to "
+        "9.00 points [8.00, 10.00] on B on 3 of 4 benchmarks and cannot be told apart from what "
+        "it was (-0.50 points [-2.00, 1.00]) on E."
     )
     shares = ((0.3, "B"), (0.5, "C"), (0.2, "D"))
     rows = [agreement("lookback", s, s - 0.1, s + 0.1, benchmark=name) for s, name in shares]
@@ -252,9 +255,10 @@ def test_many_benchmarks_are_told_by_their_ends():
     rows += [row | {"benchmark": "E"} for row in swapped(TIE, WIN, LOSS)]
     (text,) = texts(decomposition=rows)
     assert text == (
-        "Of LookBack's two factors, log p carries more than A on B, C and D (a random image for "
-        "log p costs 5.00 to 5.00 points, for A 0.50 to 0.50); A carries more than log p on E (a "
-        "random image for log p costs 0.50 points [-1.00, 2.00], for A 5.00 points [2.00, 8.00])."
+        "Of LookBack's two factors, at N = 25, log p carries more than A on B, C and D (a random "
+        "image for log p costs 5.00 to 5.00 points, for A 0.50 to 0.50); A carries more than log "
+        "p on E (a random image for log p costs 0.50 points [-1.00, 2.00], for A 5.00 "
+        "points [2.00, 8.00])."
     )
 
 

@@ -445,6 +445,12 @@ def test_the_item_as_a_picture(opened, runs):
     assert not np.array_equal(np.asarray(picture(opened)), pixels)
 
 
+def test_a_picture_keeps_its_margins_whoever_picks(opened):
+    put(opened, n=1)  # there is one candidate, which all pick
+    pixels = np.asarray(picture(opened))
+    assert (pixels[:, -60:] == pixels[0, 0]).all()
+
+
 def test_without_a_clipboard_the_picture_is_a_file(opened, tmp_path):
     from selenium.webdriver.support.ui import WebDriverWait
 

@@ -21,11 +21,11 @@ from lookback.runs.start import start
 from lookback.runs.verify import verify
 
 TESTS = Path(__file__).parents[1]
-SETTINGS = {"n": 3, "max_new_tokens": 8, "limit": 15, "scorers": ("vauq",)}
+SETTINGS = {"n": 3, "max_new_tokens": 8, "limit": 15, "scorers": ("vauq",), "look": 12}
 EMBEDDED = ("--benchmark", "scenes-vqa", "--limit", "15", "-n", "3", "--max-new-tokens", "8",
-            "--scorers", "vauq")  # fmt: skip
+            "--scorers", "vauq", "--look", "12")  # fmt: skip
 TOY = ("--plugin", str(TESTS / "toy_engine.py"), "--engine", "toy", "--benchmark", "scenes-vqa",
-       "--limit", "45", "-n", "2", "--scorers", "usc@2")  # fmt: skip
+       "--limit", "45", "-n", "2", "--scorers", "usc@2", "--look", "30")  # fmt: skip
 LONG = 300
 """Seconds after which a process hangs: far more than it ever takes."""
 
@@ -63,7 +63,7 @@ def test_killed_at_random_moments(tmp_path):
     assert status == 0, said
     assert Run(folder).finished
     start(Plan("scenes-vqa", **SETTINGS), tmp_path / "whole")
-    assert len(results(folder)) == 3 * 2
+    assert len(results(folder)) == 4 * 2
     assert results(folder) == results(tmp_path / "whole")
 
 
@@ -81,7 +81,7 @@ def test_workers_killed_or_orphaned(tmp_path, kill):
     status, said = end(begin(folder, *TOY, "--workers", "2"))
     assert status == 0, said
     assert end(begin(tmp_path / "whole", *TOY))[0] == 0
-    assert len(results(folder)) == 3 * 5
+    assert len(results(folder)) == 4 * 5
     assert results(folder) == results(tmp_path / "whole")
     assert verify(folder).problems == []
 

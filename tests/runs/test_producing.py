@@ -36,7 +36,7 @@ def plan(**settings):
 
 def results(folder):
     """Every byte of a run that must not depend on how it was made."""
-    tables = ("items", "candidates", "scores/*")
+    tables = ("items", "candidates", "scores/*", "looks")
     files = [file for table in tables for file in folder.glob(f"{table}/*.parquet")]
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 

@@ -183,6 +183,8 @@ def test_what_is_shown(runs, tmp_path):
     assert [row[0] for row in table.rows] == ["Scenes VQA, N=6", "Scenes Caption, N=6"]
     assert table.rows[1][5] == f"{result.rows[4]['agreement']:.3f}"
     assert len(result.figure.axes) == 3  # a panel a run, and the bars
+    first, second = result.figure.axes[:2]
+    assert (first.get_xlim(), first.get_ylim()) == (second.get_xlim(), second.get_ylim())
     bars = result.figure.axes[2]
     heights = [patch.get_height() for patch in bars.patches]
     rows = [r["agreement"] for r in result.rows if r["first"] == "self_certainty"]

@@ -128,6 +128,15 @@ def test_figure(run, clock, ms, scale):
     assert (low, high) == pytest.approx((ms, 37 * ms))  # no bar reaches zero
 
 
+def test_panels_of_a_row_share_their_scale(run, clock, tmp_path):
+    dear = with_times(run, [timing("vauq", item, 1, 1e5) for item in range(1, 11)])
+    cheap = make_run(tmp_path / "vqa", "scenes-vqa", items=3, n=4)
+    first, second = get_study("overhead")([dear, cheap]).figure.axes
+    assert first.get_xscale() == second.get_xscale() == "log"
+    assert first.get_xlim() == second.get_xlim()
+    assert first.get_xlabel() == second.get_xlabel()
+
+
 def test_a_panel_a_run_with_real_clocks(run, tmp_path):
     other = make_run(tmp_path / "vqa", "scenes-vqa", items=3, n=4)
     result = get_study("overhead")([run, other], {"items": 2})

@@ -1,7 +1,9 @@
 """The whole grid against the bare formula; its summary, its marks, its picture."""
 
 import statistics
+from itertools import pairwise
 
+import numpy as np
 import pytest
 from made_runs import make_run
 from slow_outcomes import cells, change, marks, mean, record, shorten, slow_percent, texts
@@ -191,33 +193,48 @@ def test_the_setting_can_be_chosen(runs):
 
 
 def test_figure(result, runs):
-    axes = [axis for axis in result.figure.axes if axis.images]
+    axes = [axis for axis in result.figure.axes if axis.get_xlabel() == "λ"]
     assert len(axes) == 3
     assert axes[1].get_title() == "Scenes Caption, N = 25\nmade-up"
-    (image,) = axes[1].images
+    (mesh,) = axes[1].collections
     values = {(r["alpha"], r["lam"]): r["value"] for r in grid(result, "Scenes Caption", 25)}
-    assert image.origin == "lower"
-    array = image.get_array()
+    array = mesh.get_array()
     assert array.shape == (14, 12)
     for i, alpha in enumerate(ALPHAS):
         for j, lam in enumerate(LAMBDAS):
             assert array[i, j] == values[alpha, lam]
     (star,) = axes[1].lines
-    x, y = star.get_xdata()[0], star.get_ydata()[0]
-    assert (ALPHAS[int(y)], LAMBDAS[int(x)]) == (0.5, 1.25)
-    ticks = {
-        t: label.get_text()
-        for t, label in zip(axes[1].get_yticks(), axes[1].get_yticklabels(), strict=True)
-    }
-    assert ticks[y] == "0.5"
-    assert list(ticks.values()) == [f"{alpha:g}" for alpha in ALPHAS]  # every one of uneven steps
-    (steps,) = axes[1].collections
-    assert {height for s in steps.get_segments() for height in s[:, 1]} == {ALPHAS.index(3) - 0.5}
+    assert (star.get_xdata()[0], star.get_ydata()[0]) == (1.25, 0.5)
     (legend,) = result.figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["reported setting"]
     assert legend.legend_handles[0].get_marker() == star.get_marker() == "*"
-    ticks = {
-        t: label.get_text()
-        for t, label in zip(axes[1].get_xticks(), axes[1].get_xticklabels(), strict=True)
-    }
-    assert ticks[1] == "0.5"
+
+
+def test_the_figures_cells_are_to_scale(result):
+    axis = next(axis for axis in result.figure.axes if axis.get_xlabel() == "λ")
+    (mesh,) = axis.collections
+    edges = mesh.get_coordinates()
+    lams, alphas = edges[0, :, 0], edges[:, 0, 1]
+    np.testing.assert_allclose(lams, np.arange(0.125, 3.2, 0.25))
+    assert axis.get_yscale() == "log"
+    assert "log scale" in axis.get_ylabel()
+    inner = [(low * high) ** 0.5 for low, high in pairwise(ALPHAS)]  # half way, in octaves
+    np.testing.assert_allclose(alphas[1:-1], inner)
+    for alpha, (low, high) in zip(ALPHAS, pairwise(alphas), strict=True):
+        assert low < alpha < high
+    result.figure.draw_without_rendering()
+    ticks = dict(
+        zip(axis.get_yticks(), (t.get_text() for t in axis.get_yticklabels()), strict=True)
+    )
+    assert {at: ticks[at] for at in (0.25, 1, 8)} == {0.25: "0.25", 1: "1", 8: "8"}
+
+
+@pytest.mark.parametrize(
+    ("alpha", "lam", "where"), [(0.0, 1.0, (1.0, 0.25 / 2**0.5)), (0.5, 9.0, (3.125, 0.5))]
+)
+def test_a_setting_beyond_the_grid_stands_on_its_border(tmp_path, alpha, lam, where):
+    run = make_run(tmp_path / "run", items=3, n=5)
+    run.manifest.defaults.update(alpha=alpha, lam=lam)
+    figure = get_study("sensitivity")([run]).figure
+    (star,) = next(axis for axis in figure.axes if axis.get_xlabel() == "λ").lines
+    assert (star.get_xdata()[0], star.get_ydata()[0]) == pytest.approx(where)

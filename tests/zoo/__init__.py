@@ -35,6 +35,9 @@ MORE_NAMES: list[str] = [name for name in configs_more.MORE if name not in KNOWN
 DECODER_NAMES: list[str] = list(decoders.DECODERS)
 UNSUPPORTED_NAMES: list[str] = [*configs_extra.UNSUPPORTED, "remote"]
 TOLERANCE = 1e-5  # of every signal against eager maps, in float32
+ROUNDING = {"gemma4": 1e-3, "qwen3_5_moe": 1e-4}
+"""Models whose random weights amplify rounding: their eager maps in float32 are off by about half
+of this from those in float64, and so is every other way, each in its own direction."""
 OLDEST = version("transformers").startswith("5.16.")
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
+from lookback.families import LAYOUTS
+
 from . import EXTRA_NAMES, KNOWN, MORE_NAMES, NAMES, ONE_RUN, TOLERANCE, generate_tolerance
 from .decoders import SHAPES
 from .models import CONFIGS
@@ -72,21 +74,33 @@ def compared(name: str) -> str:
     return ", ".join(kinds + ["video"] * (name in PATCHES + FRAMES))
 
 
+def model_type(name: str) -> str:
+    """What a family's config is called."""
+    found: str = CONFIGS[name](lambda token: 0)["model_type"]
+    return found
+
+
 def class_name(name: str) -> str:
     """The transformers class that a family's config stands for."""
-    model_type = CONFIGS[name](lambda token: 0)["model_type"]
-    return MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES[model_type]
+    return MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES[model_type(name)]
+
+
+def layout(name: str) -> str:
+    """Whether its vision tokens have a place in the picture, and how they lie there."""
+    found = LAYOUTS.get(model_type(name))
+    return "none" if found is None or found.kind == "resampled" else found.kind
 
 
 def table() -> str:
     """All families in the order of the zoo, the decoders, and what cannot be asked yet."""
     lines = [
-        "| family | class | compared | scores within | `generate` within |",
-        "|---|---|---|---|---|",
+        "| family | class | compared | scores within | `generate` within | map |",
+        "|---|---|---|---|---|---|",
     ]
     for name in NAMES + EXTRA_NAMES + MORE_NAMES:
         within = f"{TOLERANCE:.0e} | {generate_tolerance(name):.0e}".replace("e-0", "e-")
-        lines.append(f"| {TITLES[name]} | `{class_name(name)}` | {compared(name)} | {within} |")
+        cells = [TITLES[name], f"`{class_name(name)}`", compared(name), within, layout(name)]
+        lines.append(f"| {' | '.join(cells)} |")
     lines.append(
         f"\nThe decoders of {len(SHAPES)} text models behind LLaVA's tower, one image, within "
         f"{TOLERANCE:.0e} (`make test-zoo`): {', '.join(sorted(SHAPES))}.".replace("e-0", "e-")

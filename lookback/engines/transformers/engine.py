@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,12 @@ from transformers import PreTrainedModel
 
 from lookback.conversations import Conversation
 from lookback.engines import ABILITIES, Ability, Engine, Identity, Progress, check_sampling
+from lookback.engines.transformers.candidates import make_candidate, response_ids
 from lookback.engines.transformers.compat import alone_settings
 from lookback.engines.transformers.continuations import Continuation, tokens_drawn, without_repeated
 from lookback.engines.transformers.decoder import Decoder
 from lookback.engines.transformers.prefix import Prefix
-from lookback.engines.transformers.prompts import IdText, Prompter
+from lookback.engines.transformers.prompts import Prompter
 from lookback.engines.transformers.sources import source_mask
 from lookback.engines.transformers.state import borrowed
 from lookback.engines.transformers.stops import StopTexts
@@ -29,7 +31,7 @@ from lookback.engines.transformers.support import end_token_ids, fingerprint
 from lookback.engines.transformers.tap import Unread, reading
 from lookback.engines.transformers.tested import is_checked, suggest_check
 from lookback.families import family_of, video_token_id
-from lookback.signals import SIGNALS, Asked, Candidate, Candidates, Signals
+from lookback.signals import Asked, Candidate, Candidates
 from lookback.steering.pruning import Prune, Pruning, pruning_of
 from lookback.steering.search import Search
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
     from lookback.engines import Response
     from lookback.engines.checks import CheckReport
+    from lookback.look import Look
     from lookback.steering import Watch
     from lookback.videos import VideoLike
 
@@ -161,6 +164,27 @@ class TransformersEngine(Engine):
         conversation = Conversation.of(image, question, messages, video)
         return self._given(conversation, source, given, work)
 
+    def look(
+        self,
+        image: Images = None,
+        question: str | None = None,
+        response: Response = "",
+        *,
+        messages: Messages | None = None,
+        video: VideoLike | None = None,
+        source: SourceLike = None,
+        layers: tuple[int, int] | None = None,
+        relative_to: str | None = None,
+        progress: Progress | None = None,
+    ) -> Look:
+        """As the contract says: one pass for the prompt and one for the response."""
+        from lookback.engines.transformers.looking import look
+
+        conversation = Conversation.of(image, question, messages, video)
+        chosen = self._check_layers((0, self._decoder.layers) if layers is None else layers)
+        with self._lock:
+            return look(self, conversation, response, source, chosen, relative_to, progress)
+
     def _given(
         self,
         conversation: Conversation,
@@ -186,7 +210,16 @@ class TransformersEngine(Engine):
                 f"{layers[0]}-{layers[1]} of {depth}",
                 stacklevel=3,
             )
-        first, last = layers or self.family.vauq_layers or (0, 0)
+        return self._check_layers(layers or self.family.vauq_layers or (0, 0))
+
+    def _check_layers(self, layers: tuple[int, int]) -> tuple[int, int]:
+        depth = self._decoder.layers
+        try:
+            first, last = (index(layer) for layer in layers)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"layers = {layers!r:.60}: the first and the end (exclusive), e.g. (0, {depth})"
+            ) from None
         if not 0 <= first < last <= depth:
             raise ValueError(
                 f"layers {first}-{last} (end exclusive): this model has {depth} attention layers; "
@@ -351,25 +384,7 @@ class TransformersEngine(Engine):
         return inputs, source_mask(self._prompter, conversation, ids, source)
 
     def _response_ids(self, prompt_ids: list[int], i: int, response: Response) -> list[int]:
-        if isinstance(response, str):
-            try:
-                return self._prompter.encode(prompt_ids, response)
-            except ValueError as error:
-                raise ValueError(f"response {i}: {error}") from None
-        ids = response.token_ids if isinstance(response, Candidate) else response
-        ids = [int(token) for token in ids]
-        if not ids:
-            raise ValueError(f"response {i} is empty: there is nothing to score")
-        for token in ids:
-            if not 0 <= token < self._decoder.vocab:
-                raise ValueError(
-                    f"response {i}: token id {token} is outside the vocabulary of "
-                    f"{self._decoder.vocab}"
-                )
-            for kind, placeholder in self._prompter.media_tokens.items():
-                if token == placeholder:
-                    raise ValueError(f"response {i}: token id {token} is the {kind} placeholder")
-        return ids
+        return response_ids(self._prompter, self._decoder.vocab, prompt_ids, i, response)
 
     def _candidates(
         self,
@@ -417,21 +432,3 @@ def _texts(stop: str | Sequence[str] | None) -> list[str]:
 
 def _seed(seed: int | None) -> int:
     return secrets.randbits(32) if seed is None else seed
-
-
-def make_candidate(
-    prompter: Prompter | IdText,
-    prompt_ids: list[int],
-    i: int,
-    one: Continuation,
-    text: str | None = None,
-) -> Candidate:
-    """A continuation with its text (decoded, if not given) and the text of its tokens."""
-    signals = Signals(
-        np.array(one.token_ids),
-        tuple(prompter.pieces(prompt_ids, one.token_ids)),
-        **dict(zip(SIGNALS, one.signals, strict=True)),
-        by_layer=one.by_layer,
-    )
-    text = prompter.decode(prompt_ids, one.token_ids) if text is None else text
-    return Candidate(i, text, signals, one.finish, None, one.parent, one.forked_at)

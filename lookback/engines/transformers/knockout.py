@@ -1,17 +1,20 @@
 """Which source tokens a response looks at most: attention a key receives, summed as it is computed.
 
 The tap's per-row share says how much a row looks at the picture; this says at which part. Weights
-are rebuilt from the layer's keys and the rows' log-sum-exps, reduced at once, and never kept.
+are dealt out from that share (`weights.deal`), summed at once, and never kept.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from lookback.engines.transformers.prefix import Prefix, SharedPrefix, fold, unfold
-from lookback.engines.transformers.products import MATH_SCORES, scores_of
+from lookback.engines.transformers.prefix import Prefix, SharedPrefix
+from lookback.engines.transformers.products import MATH_SCORES
 from lookback.engines.transformers.tap import Call
+from lookback.engines.transformers.weights import deal, source_bias
 
 
 class Importance(SharedPrefix):
@@ -36,23 +39,17 @@ class Importance(SharedPrefix):
         self.received = torch.zeros(n, prefix.source, device=device)
         self.valid = torch.zeros(n, 0, dtype=torch.bool, device=device)
 
-    def observe(self, call: Call, source_keys: Tensor, lse: Tensor) -> None:
+    def observe(self, call: Call, source_keys: Tensor, mass: Tensor) -> None:
         """Sum one layer's attention weights over its heads and the valid rows."""
         if self.layers_read not in self.chosen:
             return
-        scale, softcap, _ = call.settings()
-        kv_heads, source, _ = source_keys.shape
         n, heads, rows, _ = call.query.shape
-        order = self.prefix.order[:source]
-        step = max(1, MATH_SCORES // (heads * rows * source))
+        bias = source_bias(self.prefix, call.mask)
+        step = max(1, MATH_SCORES // (heads * rows * self.prefix.source))
         for part in (slice(i, i + step) for i in range(0, n, step)):
-            scores = scores_of(fold(call.query[part], kv_heads), source_keys[None], scale, softcap)
-            scores = unfold(scores, rows, heads)  # (s, H_kv, g, R, source)
-            weights = (scores - lse[part, ..., None]).exp()
+            some = replace(call, query=call.query[part])
+            hidden = bias if bias is None or len(bias) == 1 else bias[part]
+            weights = deal(some, slice(None), source_keys, mass[part], hidden)  # (s, R, source)
             counts = self.valid[part, :, None].to(weights.device)
-            if call.mask is not None:
-                mask = call.mask.expand(n, -1, -1, -1)[part, 0]
-                counts = counts & mask.index_select(-1, order.to(mask.device))
-            # Hidden keys may have any score: they are dropped, not multiplied by zero.
-            weights = weights.masked_fill(~counts[:, None, None], 0.0)
-            self.received[part] += weights.sum((1, 2, 3)).to(self.received.device)
+            received = weights.masked_fill(~counts, 0.0).sum(1)
+            self.received[part] += received.to(self.received.device)

@@ -43,6 +43,7 @@ class Prefix:
         last: the id of the last token, whose row predicts the first response token.
         logits: (1, V), that prediction.
         lookback: (1 + L, 1, 1), its A_t, over all layers and in each of them.
+        weights: (1, source), its attention on each source token, if it was asked for.
         state: what the pass left on the model's modules.
         positions: (..., 1, 1), where the next token stands, if the prompt said where its tokens
             do; None if that is for the model to say.
@@ -54,6 +55,7 @@ class Prefix:
     last: int
     logits: Tensor
     lookback: Tensor
+    weights: Tensor | None = None
     state: State = field(default_factory=dict)
     positions: Tensor | None = None
 
@@ -285,14 +287,13 @@ class SharedPrefix(Reader):
         asked = Part(*(unfold(x, rows, heads) for x in asked))
         own = Part(*(x.unflatten(1, (kv_heads, -1)) for x in self._own(call)))
         out, share = blend(asked, own, blind=mask is not None)
-        if self.watches:
-            lse = torch.logaddexp(asked.lse, own.lse)
-            self.observe(call, prompt.keys[0, :, :source], lse)
         if self.tap:
             mass = (
                 torch.zeros_like(share) if looked is None else unfold(looked, rows, heads) * share
-            )
-            self.add(mass.flatten(1, 2))
+            ).flatten(1, 2)
+            if self.watches:
+                self.observe(call, prompt.keys[0, :, :source], mass)
+            self.add(mass)
         # (n, H_kv, g, R, D) as models want it, (n, R, H, D).
         return out.to(query.dtype).permute(0, 3, 1, 2, 4).flatten(2, 3).contiguous(), None
 
@@ -311,9 +312,9 @@ class SharedPrefix(Reader):
                 "that changes its scores: continuations cannot share the prompt"
             )
 
-    def observe(self, call: Call, source_keys: Tensor, lse: Tensor) -> None:
-        """If it `watches`: called in every layer with (H_kv, source, D) and the rows' log-sum-exps
-        (n, H_kv, g, R)."""
+    def observe(self, call: Call, source_keys: Tensor, mass: Tensor) -> None:
+        """If it `watches`: called in every layer with (H_kv, source, D) and what the rows pay to
+        all of the source, (n, H, R)."""
 
     def _own(self, call: Call) -> Part:
         """Each continuation over its own tokens."""

@@ -202,6 +202,16 @@ class Prompter:
         inputs = self._process(arguments | padding if length is not None else arguments)
         return to_model({k: v for k, v in inputs.items() if k != "labels"}, model)
 
+    def processed(self, conversation: Conversation) -> Mapping[str, Any]:
+        """What the processor makes of one prompt, as it comes.
+
+        Raises:
+            ValueError: the processor fails.
+        """
+        arguments = self._arguments([conversation], [self.text(conversation)])
+        found: Mapping[str, Any] = self._process(arguments)
+        return found
+
     def _process(self, arguments: dict[str, Any]) -> Any:
         """What the processor makes of prompts and their images.
 

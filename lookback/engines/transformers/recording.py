@@ -21,13 +21,14 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from lookback.conversations import NO_SOURCE, NOTHING_THERE, SourceError
+from lookback.engines.transformers.candidates import make_candidate
 from lookback.engines.transformers.compat import (
     around_compiled_call,
     generation_settings,
     unwrapped,
 )
 from lookback.engines.transformers.continuations import Continuation
-from lookback.engines.transformers.engine import TransformersEngine, make_candidate
+from lookback.engines.transformers.engine import TransformersEngine
 from lookback.engines.transformers.generation import Generation
 from lookback.engines.transformers.loading import load_processor
 from lookback.engines.transformers.prompts import IdText, Prompter

@@ -22,7 +22,8 @@ MULTIPLE = 8
 
 A CPU's product of matrices adds up in another order where there are fewer rows than its kernel
 takes at a time. With whole eights a continuation's numbers are the same to the last bit whoever
-else is in the batch: a larger n, others' ends or pruning do not change them.
+else is in the batch: a larger n, others' ends or pruning do not change them. (In a mixture of
+experts each expert's product has as many rows as it is given: there the last bits may differ.)
 """
 
 Forward = Callable[[Tensor, SharedCache], tuple[Tensor, Tensor]]

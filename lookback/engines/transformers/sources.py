@@ -73,6 +73,19 @@ def source_mask(
     return mask
 
 
+def media_places(
+    prompter: Prompter, conversation: Conversation, ids: Sequence[int], kind: str
+) -> list[Tensor]:
+    """Where the vision tokens of each image (or of each video) stand in a prompt, in order.
+
+    Raises:
+        SourceError: they cannot be told apart.
+    """
+    if len(conversation.parts(kind)) > 1:
+        return _Layout.of(prompter, conversation, ids).split(kind)
+    return [torch.eq(torch.tensor(list(ids)), prompter.media_tokens[kind]).nonzero()[:, 0]]
+
+
 @dataclass(frozen=True)
 class _Layout:
     """Where everything is in a prompt.
@@ -119,6 +132,13 @@ class _Layout:
 
     def media(self, kind: str, numbers: frozenset[int]) -> Tensor:
         """The vision tokens of some of the images, or of the videos, of the prompt."""
+        mask = torch.zeros(len(self.ids), dtype=torch.bool)
+        for number, part in enumerate(self.split(kind)):
+            mask[part] = number in numbers
+        return mask
+
+    def split(self, kind: str) -> list[Tensor]:
+        """Where the vision tokens of each image, or of each video, stand."""
         token = self.prompter.media_tokens[kind]
         sizes = [found.count(token) for one, _, found in self.places if one == kind]
         here = torch.eq(self.ids, token).nonzero()[:, 0]
@@ -127,10 +147,7 @@ class _Layout:
                 f"cannot tell the {kind}s apart: by itself each has {sizes} vision tokens, "
                 f"together {len(here)}"
             )
-        mask = torch.zeros(len(self.ids), dtype=torch.bool)
-        for number, part in enumerate(here.split(sizes)):
-            mask[part] = number in numbers
-        return mask
+        return list(here.split(sizes))
 
     def texts(self, conversation: Conversation, numbers: frozenset[int]) -> Tensor:
         """The tokens of some of the texts."""

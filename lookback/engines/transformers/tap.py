@@ -211,8 +211,13 @@ class LastRow(Reader):
         share = share_of_last_row(
             call.query, call.key, source, scale=scale, softcap=softcap, bias=bias
         )
+        self.observe(call, source, bias, share)
         self.add(share[..., None])
         return call.run()
+
+    def observe(self, call: Call, source: Tensor, bias: Tensor | None, share: Tensor) -> None:
+        """Called in every layer with its source keys (B, K), what is added to its last row's scores
+        (B or 1, H or 1, K) and that row's share (B, H): for readers that want to know more."""
 
     def _of_keys(self, call: Call, window: int | None) -> tuple[Tensor, Tensor | None]:
         """Which of a layer's keys are source, (B, K), and what to add to their scores.

@@ -161,11 +161,15 @@ class Dots(NamedTuple):
 
 @in_style
 def dots(groups: Sequence[str], series: Sequence[Dots], xlabel: str) -> Figure:
-    """A panel per group, a line per label: dots with whiskers, which need no axis from zero."""
+    """A panel per group, a line per label: dots with whiskers, which need no axis from zero.
+
+    Panels of a row share their axes, so that the eye may go from one to the next.
+    """
     labels = list(dict.fromkeys(one.label for one in series))
     across = min(4, len(groups))
     line = 0.17 if len(labels) == len(series) else 0.26
-    figure, axes = tiles(len(groups), across=across, height=line * len(labels) + 1, sharey=True)
+    height = line * len(labels) + 1
+    figure, axes = tiles(len(groups), across=across, height=height, sharex="row", sharey=True)
     for number, (group, (axis,)) in enumerate(zip(groups, axes, strict=True)):
         for one in series:
             _draw_dots(axis, one, number, labels, [s for s in series if s.label == one.label])

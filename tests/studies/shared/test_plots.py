@@ -51,6 +51,8 @@ def test_dots_stand_where_the_values_are():
         assert first.get_ydata()[0] == 0
         assert full.get_ydata()[0] < 1 < hollow.get_ydata()[0]  # both on the second line
     assert figure.axes[0].yaxis_inverted()  # the first on top
+    ends = [axis.get_xlim() for axis in figure.axes]
+    assert ends[0] == ends[1]  # panels of a row can be compared by eye
 
 
 @pytest.fixture(scope="module")

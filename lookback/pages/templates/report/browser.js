@@ -6,7 +6,7 @@ function browse(index) {
   const runs = index.runs.map((run) => openRun(run, index));
   const usual = () => ({
     run: 0, item: 0, alpha: runs[0].alpha, lam: runs[0].lam, n: runs[0].n, candidate: null,
-    signal: "visual_lookback", search: "", show: "all", other: OTHERS[0],
+    signal: "visual_lookback", search: "", show: "all", other: OTHERS[0], map: "raw",
   });
   const state = usual();
   let found = []; // the places of the items that fit
@@ -132,7 +132,7 @@ function browse(index) {
     ranking = { ...rankingOf(item(), state, reported()), item: item(), picks };
     const held = document.activeElement?.matches("#candidates .rank");
     drawMeansIfKnown();
-    drawAsked($("asked"), item(), picks, index.methods);
+    drawAsked($("asked"), item(), picks, index.methods, state.map);
     drawCandidates($("candidates"), ranking, picks, state, index.methods);
     $("no-controls").hidden = Object.keys(run().controls).length > 0;
     drawSelected($("candidates"), item(), selected(), state);
@@ -212,7 +212,10 @@ function browse(index) {
   function tip(event) {
     const token = event.target.closest("[data-token]");
     $("tip").hidden = !token;
-    if (token) drawTip(token, item().candidates[token.closest("li").dataset.index], state);
+    const c = token && item().candidates[token.closest("li").dataset.index];
+    const t = Number(token?.dataset.token);
+    if (token) drawTip(token, c, state, smallMap($("asked"), item(), c, t, state.map));
+    drawMap($("asked"), c, t, state.map);
   }
 
   async function copy() {
@@ -241,6 +244,7 @@ function browse(index) {
   for (const name of ["signal", "show", "other"]) {
     $(name).addEventListener("change", () => change({ [name]: $(name).value }));
   }
+  $("asked").addEventListener("change", (event) => { state.map = event.target.value; });
   $("previous").addEventListener("click", () => step(-1));
   $("next").addEventListener("click", () => step(1));
   $("copy").addEventListener("click", copy);

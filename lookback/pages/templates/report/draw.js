@@ -1,13 +1,13 @@
 /* Drawing an item: what was asked, and its candidates in their order. */
 
 /** What was asked, the truth, and the picks, [[method, place]]. */
-function drawAsked(aside, item, picks, methods) {
+function drawAsked(aside, item, picks, methods, map) {
   const { image, reason, question, truth, id, candidates } = item;
   const picture = image === null
-    ? h("p", { class: "no-image" }, h("strong", {}, "No image here."), ` ${reason}`)
-    : h("img", { src: imageAt(image), alt: `The image of item ${id}` });
+    ? [h("p", { class: "no-image" }, h("strong", {}, "No image here."), ` ${reason}`)]
+    : pictureWithMap(item, map);
   aside.replaceChildren(
-    picture,
+    ...picture,
     h("p", { class: "id" }, id),
     h("p", { class: "question", dir: "auto" }, question),
     h("h3", {}, "Truth"),
@@ -45,7 +45,7 @@ function rankButton(index, place, moved) {
 
 /** One candidate of a ranking, with the badges of the methods that pick it. */
 function candidateRow(ranking, index, place, badges) {
-  const { quality, tokens, finish } = ranking.candidates[index];
+  const { quality, tokens, finish, look } = ranking.candidates[index];
   const strengths = Array.from(ranking.shades[index], ranking.scale.strength);
   const words = shadedTokens(tokens, strengths, (t) => ({ "data-token": t }));
   const bar = h("i", { class: "meter" });
@@ -58,7 +58,8 @@ function candidateRow(ranking, index, place, badges) {
       h("div", { class: "facts" },
         h("span", { class: "score", title: "score S" }, shown(score, 4)),
         h("span", { class: "quality", title: "quality" }, bar, ` ${shown(quality, 2)}`),
-        h("span", {}, `candidate ${index + 1} · ${tokens.length} tokens · ${finish}`), ...badges),
+        h("span", {}, `candidate ${index + 1} · ${tokens.length} tokens · ${finish}`), ...badges,
+        ...(look ? [h("span", { class: "badge looked", title: "point at its tokens" }, "where it looked")] : [])),
       h("p", { class: "tokens", dir: "auto" }, ...(words.length ? words : [h("em", {}, "empty")]))),
   );
 }
@@ -87,14 +88,14 @@ function drawSelected(list, item, index, setting) {
   }
 }
 
-/** What stands beside a token under the pointer: all its numbers. */
-function drawTip(token, c, setting) {
+/** What stands beside a token under the pointer: all its numbers, and what more there is. */
+function drawTip(token, c, setting, more) {
   const t = Number(token.dataset.token);
   const rows = Object.keys(SHADES).map((name) => h("tr", {},
     h("th", {}, SHADES[name][0]), h("td", { class: "num" }, brief(values(c, name, setting)[t]))));
   $("tip").replaceChildren(
     h("p", {}, h("code", {}, JSON.stringify(c.tokens[t])), ` ${t + 1} of ${c.tokens.length}`),
-    h("table", {}, h("tbody", {}, ...rows)));
+    h("table", {}, h("tbody", {}, ...rows)), ...more);
   const [box, own] = [token.getBoundingClientRect(), $("tip").getBoundingClientRect()];
   const above = box.bottom + own.height + 12 > innerHeight;
   $("tip").style.top = `${above ? box.top - own.height - 6 : box.bottom + 6}px`;

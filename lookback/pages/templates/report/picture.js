@@ -92,12 +92,14 @@ function drawCandidate(pen, ranking, place, left, top, width, style) {
   const told = [`S ${shown(ranking.scores[index], 4)}`, `quality ${shown(quality, 2)}`, `candidate ${index + 1}`];
   const names = ranking.picks.filter(([, picked]) => picked === index).map(([method]) => style.titles[method]);
   if (names.length) told.push(`picked by ${names.join(", ")}`);
-  pen.fillText(told.join("   "), left + 36, top + 16);
+  const said = drawFlow(pen, {
+    texts: told.join("   ").split(/(?<= )/), left: left + 36, top: top + 2, width: width - 36, leading: 20, most: 3,
+  }, { ...style, ink: style.muted });
   pen.font = `18px ${style.sans}`;
   const texts = tokens.length ? tokens.map(tokenText) : ["empty"];
   const strengths = Array.from(ranking.shades[index], ranking.scale.strength);
-  return 30 + drawFlow(pen, {
-    texts, strengths: tokens.length ? strengths : null, left: left + 36, top: top + 24,
+  return 10 + said + drawFlow(pen, {
+    texts, strengths: tokens.length ? strengths : null, left: left + 36, top: top + 4 + said,
     width: width - 36, leading: 30, most: PICTURE.lines,
   }, style);
 }

@@ -1,0 +1,58 @@
+"""Between responses and continuations: token ids of what is given, candidates of what was found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lookback.engines.transformers.continuations import Continuation
+from lookback.engines.transformers.prompts import IdText, Prompter
+from lookback.signals import SIGNALS, Candidate, Signals
+
+if TYPE_CHECKING:
+    from lookback.engines import Response
+
+
+def response_ids(
+    prompter: Prompter, vocab: int, prompt_ids: list[int], i: int, response: Response
+) -> list[int]:
+    """The tokens of a response that is given, the i-th of them.
+
+    Raises:
+        ValueError: it is empty, or a token of it is not the model's, or a placeholder.
+    """
+    if isinstance(response, str):
+        try:
+            return prompter.encode(prompt_ids, response)
+        except ValueError as error:
+            raise ValueError(f"response {i}: {error}") from None
+    ids = response.token_ids if isinstance(response, Candidate) else response
+    ids = [int(token) for token in ids]
+    if not ids:
+        raise ValueError(f"response {i} is empty: there is nothing to score")
+    for token in ids:
+        if not 0 <= token < vocab:
+            raise ValueError(f"response {i}: token id {token} is outside the vocabulary of {vocab}")
+        for kind, placeholder in prompter.media_tokens.items():
+            if token == placeholder:
+                raise ValueError(f"response {i}: token id {token} is the {kind} placeholder")
+    return ids
+
+
+def make_candidate(
+    prompter: Prompter | IdText,
+    prompt_ids: list[int],
+    i: int,
+    one: Continuation,
+    text: str | None = None,
+) -> Candidate:
+    """A continuation with its text (decoded, if not given) and the text of its tokens."""
+    signals = Signals(
+        np.array(one.token_ids),
+        tuple(prompter.pieces(prompt_ids, one.token_ids)),
+        **dict(zip(SIGNALS, one.signals, strict=True)),
+        by_layer=one.by_layer,
+    )
+    text = prompter.decode(prompt_ids, one.token_ids) if text is None else text
+    return Candidate(i, text, signals, one.finish, None, one.parent, one.forked_at)

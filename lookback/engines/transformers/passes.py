@@ -1,0 +1,218 @@
+"""The passes of an LVLM over one prompt and what follows it: the model as the decoder sends it on.
+
+A prompt goes through the model once (`prefill`), its continuations after it in pieces (`_forward`),
+under the tap; between passes the model is as it was given.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from lookback.engines.transformers.caches import has_state, prompt_cache
+from lookback.engines.transformers.compat import uncompiled
+from lookback.engines.transformers.habits import Habits, find_habits
+from lookback.engines.transformers.padding import without_padding
+from lookback.engines.transformers.prefix import Prefix, SharedCache, SharedPrefix
+from lookback.engines.transformers.state import borrowed, snapshot
+from lookback.engines.transformers.support import (
+    attention_layers,
+    check_supported,
+    decoder_configs,
+    rope_switches,
+    text_config,
+)
+from lookback.engines.transformers.tap import LastRow, reading, tapped
+from lookback.engines.transformers.weights import LastRowWeights
+from lookback.signals import SIGNALS
+
+LOGIT_BYTES = 2**28
+"""Memory for one batch's logits in float32: it sets how many tokens are scored at once."""
+
+_HABITS: WeakKeyDictionary[PreTrainedModel, Habits] = WeakKeyDictionary()
+
+
+class Passes:
+    """The passes over one model, which stays as it was between them.
+
+    Args:
+        model: a transformers image-text-to-text model.
+        tap: False runs the same passes and reads no attention (A_t is 0): for benchmarks.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, tap: bool = True) -> None:
+        self.image_token = check_supported(model)
+        self.model = model
+        self.tap = tap
+        self.look_every = 0  # steps between two looks at what was drawn; 0: as the device likes it
+        self.layers = attention_layers(model)
+        self.configs = decoder_configs(model)
+        text = text_config(model)
+        self.vocab = int(text.vocab_size)
+        self.switches = rope_switches(model)
+        self.max_length = getattr(text, "max_position_embeddings", None) or 2**31
+        takes = inspect.signature(model.forward).parameters
+        self.last_row = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
+        self.batch_rows = max(64, LOGIT_BYTES // (4 * self.vocab))
+        if not model.training:
+            _ = self.habits  # a model that cannot go on is refused here, not at its first prompt
+
+    @property
+    def habits(self) -> Habits:
+        """How continuations go through the model; found out once."""
+        if self.model not in _HABITS:
+            fallback = Habits(stepwise=has_state(prompt_cache(self.model).layers))
+            _HABITS[self.model] = find_habits(self.model, self._attempt, fallback)
+        return _HABITS[self.model]
+
+    def _attempt(self, habits: Habits, prompt: list[int], response: list[int]) -> Tensor:
+        """Log-probabilities (T, V) of a response's rows after a prompt, sent through in one way."""
+        ids = torch.tensor([[*prompt, *response[:-1]]], device=self.model.device)
+        inputs = {"input_ids": ids[:, : len(prompt)]}
+        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        prefix = self.prefill(inputs, torch.zeros(len(prompt), dtype=torch.bool))
+        cache, reader = SharedCache(prefix, 1), SharedPrefix(prefix, tap=self.tap)
+        found = [prefix.logits]
+        with self._running(prefix), reading(reader):
+            for rows in ids[:, len(prompt) :].split(1 if habits.stepwise else len(response), 1):
+                found += self._forward(rows, cache, reader, habits)[0]
+        return torch.cat([one.float() for one in found]).log_softmax(-1)
+
+    @contextmanager
+    def _running(self, prefix: Prefix | None = None) -> Iterator[None]:
+        """Passes of a new prompt, or of a prefix's continuations; then the model is as before."""
+        if self.model.training:
+            raise ValueError("the model is in training mode: call model.eval() first")
+        state = None if prefix is None else prefix.state
+        with (
+            borrowed(self.model, state),
+            torch.no_grad(),
+            tapped(self.configs),
+            uncompiled(self.model),
+        ):
+            yield
+
+    def prefill(
+        self,
+        inputs: Mapping[str, Any],
+        source: Tensor,
+        layers: tuple[int, int] | None = None,
+    ) -> Prefix:
+        """Send a prompt, as a processor made it (batch of one), through the model.
+
+        Args:
+            inputs: what the model takes.
+            source: (P,), True for the tokens whose attention A_t is.
+            layers: if given, `Prefix.weights` are read in these attention layers, end exclusive.
+
+        Raises:
+            ValueError: it is no prompt of this model.
+        """
+        if len(inputs["input_ids"]) != 1:
+            raise ValueError(f"expected one prompt, got a batch of {len(inputs['input_ids'])}")
+        if source.shape != inputs["input_ids"][0].shape or source.dtype != torch.bool:
+            raise ValueError(
+                f"source is {source.dtype} of the shape {tuple(source.shape)}: it must be one mark "
+                f"per token, bool of ({inputs['input_ids'].shape[1]},)"
+            )
+        inputs, source = without_padding(inputs, source)
+        ids: Tensor = inputs["input_ids"]
+        if ids.shape[1] >= self.max_length:
+            raise ValueError(
+                f"the prompt has {ids.shape[1]} tokens, the model takes {self.max_length}"
+            )
+        source = source.to(ids.device)
+        cache = prompt_cache(self.model)
+        reader = LastRow(source[None], keys=ids.shape[1], by_layer=True)
+        if layers is not None and source.any():
+            reader = LastRowWeights(source[None], layers)
+        with self._running(), reading(reader):
+            try:
+                out = self.model(**inputs, past_key_values=cache, use_cache=True, **self.last_row)
+            except IndexError:
+                self._refuse_unknown(ids)
+                raise
+            logits, lookback = out.logits[:, -1], reader.lookback(self.layers)
+            prefix = Prefix.of(cache, ids[0], source, logits, lookback)
+            if isinstance(reader, LastRowWeights):
+                prefix.weights = reader.rows.take()
+            prefix.state = snapshot(self.model)
+        if inputs.get("position_ids") is not None:
+            prefix.positions = inputs["position_ids"][..., -1:] + 1
+        return prefix
+
+    def _refuse_unknown(self, ids: Tensor) -> None:
+        """Say that a prompt failed for its tokens; some models take placeholders they do not know.
+
+        Raises:
+            ValueError: it has tokens that the model does not know.
+        """
+        known, largest = self.model.get_input_embeddings().weight.shape[0], int(ids.max())
+        if largest >= known:
+            raise ValueError(
+                f"the prompt has the token {largest}, and the model knows {known}: do its "
+                "tokenizer and its weights belong together?"
+            )
+
+    def _check_length(self, prefix: Prefix, longest: int) -> None:
+        """Refuse responses that are too long after this prompt.
+
+        Raises:
+            ValueError: they are.
+        """
+        if prefix.length + longest > self.max_length:
+            raise ValueError(
+                f"prompt and response together have {prefix.length + longest} tokens, "
+                f"the model takes {self.max_length}"
+            )
+
+    def _pieces(self, n: int, length: int) -> Iterator[slice]:
+        """The rows of n continuations in pieces: as many at a time as memory and habits allow."""
+        step = 1 if self.habits.stepwise else max(1, self.batch_rows // n)
+        return (slice(start, start + step) for start in range(0, length, step))
+
+    def _looks(self, by_layer: bool) -> int:
+        """How many numbers a token's attention leaves: A_t, and that of each layer."""
+        return 1 + self.layers * by_layer
+
+    def _room(self, shape: Sequence[int], device: torch.device, by_layer: bool = False) -> Tensor:
+        """Room for the signals of continuations, (n, T), as `stack_signals` orders them."""
+        numbers = len(SIGNALS) - 1 + self._looks(by_layer)
+        return torch.empty(numbers, *shape, dtype=torch.float32, device=device)
+
+    def _forward(
+        self,
+        ids: Tensor,
+        cache: SharedCache,
+        reader: SharedPrefix,
+        habits: Habits | None = None,
+        keep: Mapping[str, int] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Logits (n, R, V) and A_t (1 or 1 + L, n, R) of the next R tokens of each continuation.
+
+        `keep`: `last_row` for one row of logits alone, where nobody reads the others.
+        """
+        start, end = cache.prefix.length, cache.prefix.length + cache.fed + ids.shape[1]
+        for length in self.switches:
+            if start <= length < end:
+                raise ValueError(
+                    f"a prompt of {start} tokens goes on beyond {length}, where this model turns "
+                    "all its positions in another way: make the response shorter"
+                )
+        more: dict[str, Any] = {}
+        if cache.prefix.positions is not None or (habits or self.habits).positions:
+            more["position_ids"] = cache.next_positions(ids)
+        more |= keep or {}
+        out = self.model(input_ids=ids, past_key_values=cache, use_cache=True, **more)
+        cache.fed += ids.shape[1]
+        if not self.tap:
+            nothing = torch.zeros(self._looks(reader.by_layer), *ids.shape, device=ids.device)
+            return out.logits, nothing
+        return out.logits, reader.lookback(self.layers).to(ids.device)

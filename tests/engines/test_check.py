@@ -9,7 +9,16 @@ import torch
 from zoo import EXTRA_NAMES, MORE_NAMES, NAMES, build
 
 import lookback
-from lookback.engines.transformers import attention, decoder, engine, generation, prefix, tap
+from lookback.engines.transformers import (
+    attention,
+    decoder,
+    engine,
+    generation,
+    passes,
+    prefix,
+    rows,
+    tap,
+)
 from lookback.engines.transformers.check import CheckReport
 from lookback.engines.transformers.decoder import Decoder
 from lookback.engines.transformers.tap import Reader
@@ -79,7 +88,7 @@ class TestPlanted:
 
     def test_a_tempered_probability(self, lb, monkeypatch):
         stats = decoder.token_stats
-        for module in (decoder, generation):
+        for module in (decoder, rows, generation):
             monkeypatch.setattr(module, "token_stats", lambda z, ids: stats(z / 1.2, ids))
         assert {"sample", "record", "score, token by token"} <= wrong(lb.check())
 
@@ -88,7 +97,7 @@ class TestPlanted:
         assert "record, beside a longer prompt" in wrong(loaded("llava").check())
 
     def test_padding_that_stays(self, lb, monkeypatch):
-        monkeypatch.setattr(decoder, "without_padding", lambda inputs, source: (inputs, source))
+        monkeypatch.setattr(passes, "without_padding", lambda inputs, source: (inputs, source))
         assert "score, a prompt padded on the left" in wrong(lb.check())
 
     def test_state_of_another_prompt(self, monkeypatch):

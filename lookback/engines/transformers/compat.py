@@ -33,6 +33,9 @@ from transformers import (
     cache_utils,
 )
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers.image_processing_utils import (
+    select_best_resolution as select_best_resolution,
+)
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import (
     ALL_MASK_ATTENTION_FUNCTIONS,

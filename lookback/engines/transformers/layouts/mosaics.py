@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from transformers.image_processing_utils import select_best_resolution
 
+from lookback.engines.transformers.compat import select_best_resolution
 from lookback.engines.transformers.layouts.grids import (
     Edges,
     Grid,

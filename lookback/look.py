@@ -8,7 +8,6 @@ Nothing here needs torch.
 
 from __future__ import annotations
 
-import importlib
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -194,7 +193,9 @@ class Look:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a page to explore ("look.html") or a strip of overlays ("look.png")."""
-        importlib.import_module("lookback.pages.look").save(self, path)
+        from lookback.pages.look import save
+
+        save(self, path)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, ready for JSON; pictures without their pixels."""

@@ -17,8 +17,8 @@ from lookback.engines.transformers.continuations import Continuation, tokens_dra
 from lookback.engines.transformers.decoder import Decoder
 from lookback.steering.pruning import pruning_of
 
-N, ROUNDS = 25, 3
-SCHEDULES = {"16:12,32:6": [(16, 12), (32, 6)], "8:12,20:6": [(8, 12), (20, 6)], "8:1": [(8, 1)]}
+N, ROUNDS = 25, 1
+SCHEDULES = {"16:12,32:6": [(16, 12), (32, 6)], "8:8": [(8, 8)]}
 
 
 def main() -> None:

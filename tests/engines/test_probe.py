@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import transformers as hf
 from PIL import Image
+from zoo import OLDEST
 
 from lookback.engines.transformers.layouts.grids import NoMapError
 from lookback.engines.transformers.layouts.probe import (
@@ -74,6 +75,7 @@ def test_llava_next_at_its_real_size():
     check(fit(whole), (0, 336), (0, 336))
 
 
+@pytest.mark.skipif(OLDEST, reason="there this processor needs torchvision")
 def test_idefics3_at_its_real_size():
     """Lanczos, the widest of the filters: 1200 x 800 in 4 columns of 3 rows."""
     *tiles, whole = views(hf.Idefics3ImageProcessorPil(), (1200, 800))

@@ -151,6 +151,38 @@ class Engine(Protocol):
         """
         refuse(self, "sample")
 
+    def sample_many(
+        self,
+        questions: Sequence[Mapping[str, Any]],
+        *,
+        return_exceptions: bool = False,
+        progress: Progress | None = None,
+        **settings: Any,
+    ) -> list[Any]:
+        """Draw candidates for many questions: what `sample` gives for each, in their order.
+
+        An engine that can have many in flight has them; others answer one after another, as here.
+
+        Args:
+            questions: what `sample` takes for each, by name: {"image": ..., "question": ...}, or
+                {"messages": ...}; and settings of its own, e.g. its `seed`.
+            return_exceptions: what goes wrong with one question stands in its place, and the others
+                are answered; else it is raised.
+            progress: called with (questions done, of so many).
+            settings: as for `sample`, of all questions.
+        """
+        found: list[Any] = []
+        for one in questions:
+            try:
+                found.append(self.sample(**{**settings, **one}))
+            except Exception as error:
+                if not return_exceptions:
+                    raise
+                found.append(error)
+            if progress is not None:
+                progress(len(found), len(questions))
+        return found
+
     def search(
         self,
         image: Images = None,

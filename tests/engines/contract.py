@@ -124,6 +124,28 @@ class Contract:
         other = engine.sample(noise(), QUESTION, 5, **(DRAW | {"seed": 43}))
         assert [c.text for c in other] != [c.text for c in few]
 
+    def test_many_questions_are_answered_as_each_alone(self, engine):
+        asked = [
+            {"image": noise(1), "question": QUESTION},
+            {"image": b"no image", "question": QUESTION},
+            {"messages": chat(noise(2), question="who is it?"), "n": 2, "seed": 5},
+            {"image": [noise(1), noise(2)], "question": "where?", "source": "image:1"},
+        ]
+        seen = []
+        settings = DRAW | {"n": 3, "progress": lambda *x: seen.append(x)}
+        found = engine.sample_many(asked, **settings, return_exceptions=True)
+        assert seen[-1] == (4, 4)
+        assert isinstance(found[1], ValueError)
+        settings.pop("progress")
+        for one, together in ((asked[i], found[i]) for i in (0, 2, 3)):
+            alone = engine.sample(**(settings | one))
+            same(together, alone)
+            assert together.sampling == alone.sampling
+            assert (together.messages, together.source) == (alone.messages, alone.source)
+        with pytest.raises(ValueError, match="image"):
+            engine.sample_many(asked, **settings)
+        assert engine.sample_many([], **settings) == []
+
     def test_candidates_carry_what_was_asked(self, engine):
         found = engine.sample(noise(), QUESTION, 2, **DRAW)
         assert isinstance(found, Candidates)

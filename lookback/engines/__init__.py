@@ -89,7 +89,9 @@ def _adopt(name: str, function: Any) -> None:
 
 
 ENGINES: Registry[EngineKind] = Registry(
-    "engine", {"transformers": "lookback.engines.transformers"}, _adopt
+    "engine",
+    {"transformers": "lookback.engines.transformers", "vllm": "lookback.engines.vllm"},
+    _adopt,
 )
 
 

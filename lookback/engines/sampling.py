@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,6 +16,39 @@ SEEDS = 2**64
 """A stream of random numbers has a key of 64 bits."""
 TEMPERATURES = (1e-6, 1e6)
 """Beyond these, logits divided by it may be infinite or all alike in float32."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How candidates are drawn, as `Candidates.sampling` keeps it."""
+
+    n: int
+    temperature: float
+    top_p: float
+    top_k: int | None
+    max_new_tokens: int
+    stop: list[str]
+    seed: int
+
+
+def draw_of(
+    n: int,
+    temperature: float,
+    top_p: float,
+    top_k: int | None,
+    max_new_tokens: int,
+    stop: str | Sequence[str] | None,
+    seed: int | None,
+) -> Draw:
+    """How candidates are drawn with settings as `Engine.sample` takes them.
+
+    Raises:
+        ValueError: one is out of range.
+    """
+    check_sampling(n, temperature, top_p, top_k, max_new_tokens, seed)
+    stops = [stop] if isinstance(stop, str) else list(stop or [])
+    seed = secrets.randbits(32) if seed is None else seed
+    return Draw(n, temperature, top_p, top_k, max_new_tokens, stops, seed)
 
 
 def check_sampling(

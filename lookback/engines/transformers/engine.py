@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import version
 from operator import index
 from pathlib import Path
@@ -18,6 +17,7 @@ from transformers import PreTrainedModel
 
 from lookback.conversations import Conversation
 from lookback.engines import ABILITIES, Ability, Engine, Identity, Progress, check_sampling
+from lookback.engines.sampling import Draw, draw_of
 from lookback.engines.transformers.candidates import make_candidate, response_ids
 from lookback.engines.transformers.compat import alone_settings
 from lookback.engines.transformers.continuations import Continuation, tokens_drawn, without_repeated
@@ -79,11 +79,7 @@ class TransformersEngine(Engine):
         self._prompter = Prompter(
             processor, self.family, self._decoder.image_token, video_token_id(model.config), prompt
         )
-        if not self._prompter.can_ask:
-            raise ValueError(
-                f"{type(processor).__name__} has no chat template: say how to ask, e.g. "
-                "load(..., prompt='USER: {image}\\n{question} ASSISTANT: {response}')"
-            )
+        self._prompter.check_can_ask()
         self._end_tokens = end_token_ids(model)
         self._lock = threading.RLock()
 
@@ -248,9 +244,8 @@ class TransformersEngine(Engine):
         progress: Progress | None = None,
     ) -> Candidates:
         """As the contract says: one pass for the prompt, which all candidates share."""
-        check_sampling(n, temperature, top_p, top_k, max_new_tokens, seed)
+        draw = draw_of(n, temperature, top_p, top_k, max_new_tokens, stop, seed)
         rule = pruning_of(prune, n, self.family.defaults)
-        draw = Draw(n, temperature, top_p, top_k, max_new_tokens, _texts(stop), _seed(seed))
         conversation = Conversation.of(image, question, messages, video)
         return self._draw(conversation, source, draw, keep_end, by_layer, progress, rule)
 
@@ -279,11 +274,10 @@ class TransformersEngine(Engine):
         progress: Progress | None = None,
     ) -> Candidates:
         """As the contract says: forks share the prompt, and copy their own tokens' keys."""
-        check_sampling(width, temperature, top_p, top_k, max_new_tokens, seed)
+        draw = draw_of(width, temperature, top_p, top_k, max_new_tokens, stop, seed)
         rule = Search(
             width, keep, every, scorer=scorer, settings=dict(settings or {}), watch=watch
         ).of(self.family.defaults)
-        draw = Draw(width, temperature, top_p, top_k, max_new_tokens, _texts(stop), _seed(seed))
         conversation = Conversation.of(image, question, messages, video)
         return self._draw(conversation, source, draw, keep_end, by_layer, progress, rule)
 
@@ -412,23 +406,3 @@ class TransformersEngine(Engine):
             asked=Asked(self, conversation),
         )
 
-
-@dataclass(frozen=True)
-class Draw:
-    """How candidates are drawn, as `Candidates.sampling` keeps it."""
-
-    n: int
-    temperature: float
-    top_p: float
-    top_k: int | None
-    max_new_tokens: int
-    stop: list[str]
-    seed: int
-
-
-def _texts(stop: str | Sequence[str] | None) -> list[str]:
-    return [stop] if isinstance(stop, str) else list(stop or [])
-
-
-def _seed(seed: int | None) -> int:
-    return secrets.randbits(32) if seed is None else seed

@@ -63,6 +63,18 @@ class Prompter:
         self._special = [t for t in self.tokenizer.all_special_tokens if t]
         self._special_ids = set(self.tokenizer.all_special_ids)
 
+    def check_can_ask(self) -> None:
+        """Refuse a processor that says nowhere how to ask.
+
+        Raises:
+            ValueError: it has no chat template, and no prompt was given.
+        """
+        if not self.can_ask:
+            raise ValueError(
+                f"{type(self.processor).__name__} has no chat template: say how to ask, e.g. "
+                "load(..., prompt='USER: {image}\\n{question} ASSISTANT: {response}')"
+            )
+
     def text(self, conversation: Conversation) -> str:
         """The prompt for a conversation, with one placeholder for each image and video.
 
@@ -241,11 +253,11 @@ class Prompter:
             arguments["videos"] = [video for one in conversations for video in one.videos]
         if len(texts) > 1:
             arguments |= {"padding": True, "padding_side": "left"}
-        if not self._adds_special(texts[0]):
+        if not self.adds_special(texts[0]):
             arguments["add_special_tokens"] = False
         return arguments
 
-    def _adds_special(self, text: str) -> bool:
+    def adds_special(self, text: str) -> bool:
         """Whether the tokenizer is to put its own first token before a prompt that has none."""
         bos = self.tokenizer.bos_token
         return not (bos and text.startswith(bos))
@@ -262,7 +274,7 @@ class Prompter:
                 f"{type(self.tokenizer).__name__} cannot tell"
             )
         found = self.tokenizer(
-            text, add_special_tokens=self._adds_special(text), return_offsets_mapping=True
+            text, add_special_tokens=self.adds_special(text), return_offsets_mapping=True
         )
         return list(found["input_ids"]), [(int(a), int(b)) for a, b in found["offset_mapping"]]
 

@@ -100,10 +100,18 @@ def end_token_ids(model: PreTrainedModel, eos: Any = None) -> list[int]:
     Raises:
         ValueError: they are no whole numbers.
     """
-    for ids in (eos, model.generation_config.eos_token_id, text_config(model).eos_token_id):
-        if ids is not None:
-            return _whole_numbers(ids)
-    return []
+    return first_end_tokens(
+        eos, model.generation_config.eos_token_id, text_config(model).eos_token_id
+    )
+
+
+def first_end_tokens(*places: Any) -> list[int]:
+    """The ids that end a turn, of the first place that has any.
+
+    Raises:
+        ValueError: they are no whole numbers.
+    """
+    return next((_whole_numbers(ids) for ids in places if ids is not None), [])
 
 
 def _whole_numbers(ids: Any) -> list[int]:

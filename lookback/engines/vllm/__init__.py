@@ -1,0 +1,71 @@
+"""Signals from models inside vLLM: its batching, caches and parallelism, our numbers."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from lookback.embedded import LVLM
+from lookback.engines import engine as register
+from lookback.engines.vllm.compat import check_version
+
+
+@register("vllm")
+def load(
+    model: Any = None,
+    processor: Any = None,
+    *,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    prompt: str | None = None,
+    quiet: bool = False,
+    **vllm_args: Any,
+) -> Any:
+    """Models inside vLLM: continuous batching, prefix caching, tensor parallelism.
+
+    Args:
+        model: a hub id or a folder; by default the embedded one, which knows drawn scenes only.
+        processor: where to load the processor from; the model's own by default.
+        revision: of the hub id.
+        trust_remote_code: run code that comes with the model.
+        prompt: how to ask, with `{image}`, `{question}` and `{response}`, where the processor has
+            no chat template or another prompt is wanted.
+        quiet: no progress bars and messages of vLLM.
+        vllm_args: as vLLM's engine takes them: `tensor_parallel_size`, `dtype`, `max_model_len`,
+            `gpu_memory_utilization`, `enable_prefix_caching`, ...
+
+    Raises:
+        ImportError: vLLM is not installed, or of another release.
+        UnsupportedModelError: its visual lookback cannot be read.
+        TypeError: vLLM has no such setting.
+    """
+    if quiet:
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    version = check_version()
+    from lookback.engines.transformers.loading import find_folder, load_processor
+    from lookback.engines.vllm.arguments import engine_arguments
+    from lookback.engines.vllm.check import refuse_wrong_numbers
+    from lookback.engines.vllm.client import Client
+    from lookback.engines.vllm.engine import VllmEngine
+
+    if not isinstance(model, (str, os.PathLike)) and model is not None:
+        raise TypeError(
+            f"the vllm engine loads a model by its hub id or folder, got {type(model).__name__}: "
+            "a ready model runs on engine='transformers'"
+        )
+    label = "embedded" if model is None else None
+    name = find_folder(LVLM if model is None else model)
+    hub = {"revision": revision, "trust_remote_code": trust_remote_code}
+    arguments = engine_arguments({"model": name} | hub | vllm_args)
+    if processor is None or isinstance(processor, (str, os.PathLike)):
+        processor = load_processor(find_folder(processor or name), **hub)
+    client = Client(arguments)
+    try:
+        engine = VllmEngine(
+            client, processor, name=label or name, vllm=version, revision=revision, prompt=prompt
+        )
+        refuse_wrong_numbers(engine)
+    except BaseException:
+        client.close()
+        raise
+    return engine

@@ -1,0 +1,66 @@
+"""What a request asks of the tap: sent as the request's own extra arguments, read by every worker.
+
+A request without them is anybody's: its tokens are marked in the indicator, as its blocks may be
+shared, and nothing of it is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+EXTRA = "lookback"
+"""The name of the extra argument."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What is asked of the tap for one request.
+
+    Attributes:
+        key: under which its numbers are filed; candidates of one request are `key/0`, `key/1`, ...
+        source: (start, end) of each run of source tokens in the prompt.
+        length: how many tokens can be recorded.
+        seed: candidate i draws from the stream (seed, i); None leaves drawing to vLLM.
+        temperature, top_p, top_k: of the drawing.
+        given: the tokens of a response that is there already; they follow the prompt.
+        by_layer: keep A_t in each layer.
+    """
+
+    key: str
+    source: Sequence[Sequence[int]]
+    length: int
+    seed: int | None = None
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int | None = None
+    given: Sequence[int] | None = None
+    by_layer: bool = False
+
+    def extra(self) -> dict[str, Any]:
+        """For `SamplingParams.extra_args`."""
+        return {EXTRA: asdict(self)}
+
+    @classmethod
+    def of(cls, extra: dict[str, Any] | None) -> Asking | None:
+        """From `SamplingParams.extra_args`, if it asks anything."""
+        found = (extra or {}).get(EXTRA)
+        return cls(**found) if isinstance(found, dict) else None
+
+
+def runs(mask: NDArray[np.bool_]) -> list[list[int]]:
+    """(start, end) of each run of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
+    return edges.reshape(-1, 2).tolist()
+
+
+def mask_of(spans: Sequence[Sequence[int]], length: int) -> NDArray[np.bool_]:
+    """The mask that `runs` was made of."""
+    mask = np.zeros(length, dtype=np.bool_)
+    for start, end in spans:
+        mask[start:end] = True
+    return mask

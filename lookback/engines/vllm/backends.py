@@ -1,0 +1,247 @@
+"""The attention kernels of vLLM, asked once more: what share of a row's attention is on the source?
+
+A kernel's output is its attention weights times the values. With an *indicator* in place of the
+values, 1 in the cache slots of source tokens and 0 elsewhere, the output is the attention mass on
+the source. The indicator is one tensor for all layers. It lives in the slots of the K/V cache, so
+what the cache shares or keeps (prefix caching, chunked prefill, several candidates of one prompt,
+preemption) holds for it too.
+
+Each kernel has an adapter: where its values lie in memory, and how it is called. Only the rows that
+predict a recorded token are asked: the last ones of each request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Tail:
+    """The rows to ask about, of the requests of one step: the last ones of each.
+
+    Attributes:
+        rows: where they are among the step's tokens; None if all of them are asked about.
+        starts: where each request's rows begin among them, (requests + 1,), int32.
+        longest: the most rows that a request has.
+    """
+
+    rows: Tensor | None
+    starts: Tensor
+    longest: int
+
+
+class Backend(Protocol):
+    """What an adapter does."""
+
+    def write(self, layer: Any, kv_cache: Tensor, metadata: Any, source: Tensor) -> None:
+        """Say of a step's tokens, (tokens,), which are the source, in the slots they are put in."""
+        ...
+
+    def attend(
+        self, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any, tail: Tail
+    ) -> Tensor:
+        """The attention of the tail's rows on the source, (rows, heads, anything): the first."""
+        ...
+
+
+class CPU:
+    """`CPU_ATTN`. Its values lie as its own operation packs them, at the strides of the keys.
+
+    So the indicator is as large as one layer's keys and values, 1/L of the cache.
+    """
+
+    def __init__(self) -> None:
+        from vllm import _custom_ops, envs
+
+        self.ops, self.split = _custom_ops, envs.VLLM_CPU_ATTN_SPLIT_KV
+        self._indicator: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
+        self._plans: tuple[Any, dict[tuple[int, ...], Tensor]] = (None, {})
+
+    def write(self, layer: Any, kv_cache: Tensor, metadata: Any, source: Tensor) -> None:
+        """By the operation that writes keys and values; its keys are nobody's."""
+        keys, values = self._caches(kv_cache)
+        count, (_, heads, _, size) = len(source), values.shape
+        value = source.to(kv_cache.dtype)[:, None, None].expand(count, heads, size).contiguous()
+        self.ops.cpu_attn_reshape_and_cache(
+            value,
+            value,
+            keys,
+            values,
+            metadata.slot_mapping[:count],
+            layer.isa,
+        )
+
+    def attend(
+        self, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any, tail: Tail
+    ) -> Tensor:
+        """The same call as the layer's own, with another value cache."""
+        impl = layer.impl
+        keys, _ = _halves(kv_cache)
+        _, values = self._caches(kv_cache)
+        out = torch.empty(len(query), impl.num_heads, impl.head_size, dtype=query.dtype)
+        self.ops.cpu_attention_with_kv_cache(
+            query=query,
+            key_cache=keys,
+            value_cache=values,
+            output=out,
+            query_start_loc=metadata.query_start_loc if tail.rows is None else tail.starts,
+            seq_lens=metadata.seq_lens,
+            scale=impl.scale,
+            causal=metadata.causal,
+            alibi_slopes=impl.alibi_slopes,
+            sliding_window=impl.sliding_window,
+            block_table=metadata.block_table,
+            softcap=impl.logits_soft_cap,
+            scheduler_metadata=self._plan(layer, query, metadata, tail),
+            s_aux=impl.sinks,
+            dynamic_causal=metadata.dynamic_causal,
+            kv_cache_dtype=impl.kv_cache_dtype,
+        )
+        return out
+
+    def _caches(self, kv_cache: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys that nobody reads, and the indicator, of caches of this shape."""
+        shape = tuple(kv_cache.shape)
+        if shape not in self._indicator:
+            self._indicator[shape] = _halves(kv_cache.new_zeros(shape))
+        return self._indicator[shape]
+
+    def _plan(self, layer: Any, query: Tensor, metadata: Any, tail: Tail) -> Tensor:
+        """How the kernel shares out the work; the step's own if all rows are asked about."""
+        if tail.rows is None:
+            plan: Tensor = metadata.scheduler_metadata
+            return plan
+        impl = layer.impl
+        if self._plans[0] is not tail:
+            self._plans = tail, {}
+        key = (id(metadata), impl.num_heads, impl.sliding_window)
+        if key not in self._plans[1]:
+            self._plans[1][key] = self.ops.cpu_attn_get_scheduler_metadata(
+                num_reqs=len(tail.starts) - 1,
+                num_heads=impl.num_heads,
+                num_kv_heads=impl.num_kv_heads,
+                head_dim=impl.head_size,
+                seq_lens=metadata.seq_lens,
+                dtype=query.dtype,
+                query_start_loc=tail.starts,
+                causal=metadata.causal,
+                sliding_window_size=impl.sliding_window,
+                isa=layer.isa,
+                enable_kv_split=self.split,
+                dynamic_causal=metadata.dynamic_causal,
+                kv_cache_dtype=impl.kv_cache_dtype,
+            )
+        return self._plans[1][key]
+
+
+def _halves(kv_cache: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values of `CPU_ATTN`'s cache, (blocks, heads, block size, head size) each."""
+    blocks, heads, size, _ = kv_cache.shape
+    keys, values = kv_cache.view(blocks, heads, 2 * size, -1).chunk(2, dim=2)
+    return keys, values
+
+
+class _Paged:
+    """What FlashAttention and Triton share: (blocks, heads, block size, keys and values)."""
+
+    def __init__(self) -> None:
+        self._indicator: dict[tuple[int, ...], Tensor] = {}
+
+    def write(self, layer: Any, kv_cache: Tensor, metadata: Any, source: Tensor) -> None:
+        """One number for each head and dimension of a slot."""
+        flat = self._values(kv_cache).flatten(0, 1)
+        slots = metadata.slot_mapping[: len(source)]
+        flat[slots] = source.to(flat.dtype)[:, None, None]
+
+    def _values(self, kv_cache: Tensor) -> Tensor:
+        """The indicator of caches of this shape, (blocks, block size, heads, head size)."""
+        blocks, heads, size, twice = kv_cache.shape
+        key = tuple(kv_cache.shape)
+        if key not in self._indicator:
+            self._indicator[key] = kv_cache.new_zeros(blocks, size, heads, twice // 2)
+        return self._indicator[key]
+
+    @staticmethod
+    def _keys(kv_cache: Tensor) -> Tensor:
+        keys: Tensor = kv_cache.transpose(1, 2)[..., : kv_cache.shape[-1] // 2]
+        return keys
+
+
+class FlashAttention(_Paged):
+    """`FLASH_ATTN`, by its documented cache layout. Not run by the project's tests: no GPU."""
+
+    def attend(
+        self, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any, tail: Tail
+    ) -> Tensor:
+        """By the same varlen function as the layer's own."""
+        from vllm.v1.attention.backends.fa_utils import flash_attn_varlen_func
+
+        impl = layer.impl
+        out = torch.empty_like(query)
+        flash_attn_varlen_func(
+            q=query,
+            k=self._keys(kv_cache),
+            v=self._values(kv_cache),
+            out=out,
+            cu_seqlens_q=tail.starts,
+            max_seqlen_q=tail.longest,
+            seqused_k=metadata.seq_lens,
+            max_seqlen_k=metadata.max_seq_len,
+            softmax_scale=impl.scale,
+            causal=metadata.causal,
+            alibi_slopes=impl.alibi_slopes,
+            window_size=None if impl.sliding_window is None else list(impl.sliding_window),
+            block_table=metadata.block_table,
+            softcap=impl.logits_soft_cap,
+            fa_version=impl.vllm_flash_attn_version,
+            s_aux=impl.sinks,
+        )
+        return out
+
+
+class Triton(_Paged):
+    """`TRITON_ATTN`, by its documented cache layout. Not run by the project's tests: no GPU."""
+
+    def attend(
+        self, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any, tail: Tail
+    ) -> Tensor:
+        """By the same unified kernel as the layer's own, in its plain form."""
+        from vllm.v1.attention.ops.triton_unified_attention import unified_attention
+
+        impl = layer.impl
+        out = torch.empty_like(query)
+        ones = (len(tail.starts) - 1, impl.num_kv_heads)
+        unified_attention(
+            q=query,
+            k=self._keys(kv_cache),
+            v=self._values(kv_cache),
+            out=out,
+            cu_seqlens_q=tail.starts,
+            max_seqlen_q=tail.longest,
+            seqused_k=metadata.seq_lens,
+            max_seqlen_k=metadata.max_seq_len,
+            softmax_scale=impl.scale,
+            causal=metadata.causal,
+            alibi_slopes=impl.alibi_slopes,
+            use_alibi_sqrt=impl.use_alibi_sqrt,
+            window_size=impl.sliding_window,
+            block_table=metadata.block_table,
+            softcap=impl.logits_soft_cap,
+            q_descale=None,
+            k_descale=query.new_ones(ones, dtype=torch.float32),
+            v_descale=query.new_ones(ones, dtype=torch.float32),
+            sinks=impl.sinks,
+        )
+        return out
+
+
+BACKENDS: dict[str, type[Any]] = {
+    "CPU_ATTN": CPU,
+    "FLASH_ATTN": FlashAttention,
+    "TRITON_ATTN": Triton,
+}
+"""By the name that vLLM gives an attention backend."""

@@ -1,0 +1,207 @@
+"""vLLM's asynchronous engine on a thread of its own: requests in, tokens and numbers out.
+
+Callers of any thread share the engine's batch. A call that is given up, by an exception, a
+cancelled coroutine or Ctrl-C, is aborted there and its numbers are forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import weakref
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lookback.engines.contract import UnsupportedModelError
+from lookback.engines.vllm.asking import Asking
+
+T = TypeVar("T")
+EXTENSION = "lookback.engines.vllm.worker.Extension"
+
+
+class VllmError(RuntimeError):
+    """vLLM did not do what it was asked; the message says what."""
+
+
+@dataclass
+class Answer:
+    """What came of one candidate of a request.
+
+    Attributes:
+        token_ids: its tokens; of a given response, those that were given.
+        signals: (4, T): log p, A_t, self-certainty, entropy.
+        by_layer: (T, L), if it was asked for.
+        finish: "stop" or "length", as vLLM says.
+        stop: the stop text or token that ended it.
+    """
+
+    token_ids: list[int]
+    signals: NDArray[np.float32]
+    by_layer: NDArray[np.float32] | None
+    finish: str | None
+    stop: int | str | None
+
+
+class Client:
+    """An `AsyncLLM` with the tap in its workers.
+
+    Args:
+        arguments: of vLLM's `AsyncEngineArgs`.
+
+    Raises:
+        UnsupportedModelError: the model's attention cannot be read.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="lookback-vllm", daemon=True
+        )
+        self._thread.start()
+        self._close = weakref.finalize(self, lambda: None)
+        try:
+            self.llm = self.run(self._start(arguments))
+        except BaseException:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            raise
+        self._close = weakref.finalize(self, _shut_down, self.llm, self._loop, self._thread)
+        workers = self.run(self.llm.collective_rpc("lookback_install"))
+        for one in workers:
+            if "error" in one:
+                self.close()
+                raise UnsupportedModelError(f"vLLM: {one['error']}")
+        self.backend = str(workers[0]["backend"])
+        self.workers = len(workers)
+        self.heads = sum(one["heads"] for one in workers)  # of all layers
+        self.layers = self._layers(workers)
+
+    def _layers(self, workers: Sequence[Mapping[str, Any]]) -> int:
+        """How many layers there are: pipeline stages have some each, tensor ranks have them all."""
+        stages = int(self.llm.vllm_config.parallel_config.pipeline_parallel_size)
+        return sum(int(one["layers"]) for one in workers) * stages // len(workers)
+
+    async def _start(self, arguments: Mapping[str, Any]) -> Any:
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        settings = AsyncEngineArgs(**arguments, worker_extension_cls=EXTENSION)
+        return AsyncLLM.from_engine_args(settings)
+
+    def close(self) -> None:
+        """End the engine's processes."""
+        self._close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something on the engine's thread; given up here, it is given up there."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def from_any_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """The same for a coroutine of another event loop."""
+        if asyncio.get_running_loop() is self._loop:
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    async def render(self, text: str, media: Mapping[str, Any], add_special: bool) -> Any:
+        """A prompt as the engine takes it: tokens, and what images and videos become."""
+        from vllm.renderers.inputs.preprocess import parse_model_prompt
+
+        renderer = self.llm.renderer
+        prompt: dict[str, Any] = {"prompt": text}
+        if media:
+            prompt["multi_modal_data"] = dict(media)
+        parsed = parse_model_prompt(self.llm.model_config, prompt)
+        settings = renderer.default_cmpl_tok_params.with_kwargs(add_special_tokens=add_special)
+        (rendered,) = await renderer.render_cmpl_async([parsed], settings)
+        return rendered
+
+    async def ask(
+        self, prompt: Any, asking: Asking, n: int = 1, **settings: Any
+    ) -> list[Answer]:
+        """Send a request, wait for it, and fetch its numbers.
+
+        Args:
+            prompt: what `render` made.
+            asking: what is recorded; it gets a key of its own.
+            n: how many candidates.
+            settings: of vLLM's `SamplingParams`.
+        """
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        asking = replace(asking, key=uuid4().hex)
+        params = SamplingParams(
+            n=n,
+            temperature=1.0,  # tokens are drawn by the tap
+            extra_args=asking.extra(),
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            **settings,
+        )
+        names = [f"{asking.key}/{i}" for i in range(n)]
+        try:
+            async for out in self.llm.generate(prompt, params, asking.key):
+                final = out
+            found = await self.llm.collective_rpc("lookback_take", args=(names,))
+        except BaseException:
+            # Also for a coroutine that was cancelled: the engine goes on, and forgets it.
+            with contextlib.suppress(Exception):
+                await asyncio.shield(self.llm.collective_rpc("lookback_drop", args=(asking.key,)))
+            raise
+        outputs = sorted(final.outputs, key=lambda one: one.index)
+        return [
+            self._answer(asking, one, [worker.get(name) for worker in found])
+            for name, one in zip(names, outputs, strict=True)
+        ]
+
+    def _answer(self, asking: Asking, output: Any, records: Sequence[Any]) -> Answer:
+        """One candidate: tokens as vLLM has them, numbers of all workers put together."""
+        ids = list(asking.given) if asking.given is not None else list(output.token_ids)
+        there = [one for one in records if one is not None]
+        if not there:
+            raise VllmError("the tap has no record of this response: was it forgotten?")
+        width = self.layers if asking.by_layer else 1
+        parts = [np.frombuffer(looks, np.float32).reshape(asking.length, -1) for looks, _ in there]
+        if asking.by_layer and self._staged:
+            looks = np.concatenate(parts, 1)
+        else:
+            looks = np.sum(parts, 0, dtype=np.float64)
+        looks = looks.reshape(asking.length, width)[: len(ids)]
+        stats = next(s for s in _stats(there, asking.length) if not np.isnan(s[: len(ids)]).all())
+        stats = stats[: len(ids)]
+        a_t = looks.sum(1) / self.layers
+        signals = np.stack([stats[:, 0], a_t, stats[:, 1], stats[:, 2]]).astype(np.float32)
+        layers = looks.astype(np.float32) if asking.by_layer else None
+        return Answer(ids, signals, layers, output.finish_reason, output.stop_reason)
+
+    @property
+    def _staged(self) -> bool:
+        return bool(self.llm.vllm_config.parallel_config.pipeline_parallel_size > 1)
+
+
+def _stats(records: Sequence[Any], length: int) -> list[NDArray[np.float32]]:
+    return [np.frombuffer(stats, np.float32).reshape(length, 3) for _, stats in records]
+
+
+def _shut_down(llm: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    """End an engine and its thread."""
+    done = threading.Event()
+
+    def end() -> None:
+        llm.shutdown()
+        loop.stop()
+        done.set()
+
+    loop.call_soon_threadsafe(end)
+    done.wait(30)
+    if threading.current_thread() is not thread:
+        thread.join(5)

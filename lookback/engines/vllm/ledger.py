@@ -1,0 +1,90 @@
+"""The numbers of requests in one worker, until they are fetched.
+
+Attention is filed when a step's pass ends, what the logits say when its tokens are drawn. Both are
+filed by the place of the token in its response, so that a step that is done twice (a request that
+lost its blocks and was taken up again) is filed twice in one place.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+MOST = 8192
+"""Responses that are kept for somebody to fetch; beyond, the oldest is forgotten."""
+EVERY = 32
+"""Steps whose numbers may wait on the device."""
+Floats = NDArray[np.float32]
+
+
+@dataclass
+class Record:
+    """What one worker saw of one response.
+
+    Attributes:
+        looks: (T,) or (T, L): this worker's part of the attention on the source, a mean over all
+            heads of each layer, summed over its layers or for each of them.
+        stats: (T, 3): log p, self-certainty, entropy.
+    """
+
+    looks: Floats
+    stats: Floats
+
+    @classmethod
+    def empty(cls, length: int, layers: int | None) -> Record:
+        """Nothing seen yet: NaN."""
+        shape = (length,) if layers is None else (length, layers)
+        return cls(np.full(shape, np.nan, np.float32), np.full((length, 3), np.nan, np.float32))
+
+
+class Ledger:
+    """Records by name."""
+
+    def __init__(self) -> None:
+        self._records: OrderedDict[str, Record] = OrderedDict()
+        self._waiting: list[tuple[str, list[tuple[Record, int]], Tensor]] = []
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def open(self, name: str, length: int, layers: int | None) -> Record:
+        """The record of a response, new if it is not known."""
+        if name not in self._records:
+            while len(self._records) >= MOST:
+                self._records.popitem(last=False)
+            self._records[name] = Record.empty(length, layers)
+        return self._records[name]
+
+    def file(self, kind: str, places: list[tuple[Record, int]], values: Tensor) -> None:
+        """Numbers for tokens: `looks` (R, L) or `stats` (R, 3); they may stay on the device."""
+        self._waiting.append((kind, places, values))
+        if len(self._waiting) >= 2 * EVERY:
+            self._settle()
+
+    def _settle(self) -> None:
+        for kind, places, values in self._waiting:
+            host = values.float().cpu().numpy()
+            if kind == "stats":
+                for (record, place), row in zip(places, host, strict=True):
+                    record.stats[place] = row
+                continue
+            total = host.sum(1)
+            for (record, place), row, whole in zip(places, host, total, strict=True):
+                record.looks[place] = whole if record.looks.ndim == 1 else row
+        self._waiting = []
+
+    def take(self, names: Sequence[str]) -> dict[str, tuple[bytes, bytes]]:
+        """Records as bytes, which leave the ledger; what is not there is left out."""
+        self._settle()
+        found = {name: self._records.pop(name) for name in names if name in self._records}
+        return {name: (one.looks.tobytes(), one.stats.tobytes()) for name, one in found.items()}
+
+    def drop(self, key: str) -> None:
+        """Forget all candidates of a request."""
+        for name in [name for name in self._records if name.startswith(f"{key}/")]:
+            del self._records[name]

@@ -1,0 +1,57 @@
+"""What a vLLM worker can be asked by `collective_rpc`: its extension class.
+
+Importing this module prepares the worker; vLLM does so before it loads the model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lookback.engines.vllm.compat import accept_tower_names
+
+accept_tower_names()
+
+
+class Extension:
+    """Mixed into vLLM's worker class: `worker_extension_cls`."""
+
+    model_runner: Any
+
+    def lookback_install(self) -> dict[str, Any]:
+        """Put in the tap; what it reads."""
+        from lookback.engines.vllm.tap import Tap, TapError, backend_name
+
+        try:
+            tap = Tap(self.model_runner)
+        except TapError as error:
+            return {"error": str(error)}
+        self._lookback_tap = tap
+        return {
+            "layers": len(tap.layers),
+            "heads": tap.heads,
+            "backend": backend_name(tap.layers),
+        }
+
+    def lookback_take(self, names: list[str]) -> dict[str, tuple[bytes, bytes]]:
+        """The numbers of some responses, which are then forgotten here."""
+        return self._lookback_tap.ledger.take(names)
+
+    def lookback_drop(self, key: str) -> None:
+        """Forget a request that was given up."""
+        self._lookback_tap.ledger.drop(key)
+
+    def lookback_held(self) -> dict[str, int]:
+        """What the tap keeps: responses that nobody fetched, and requests that it knows."""
+        tap = self._lookback_tap
+        return {"responses": len(tap.ledger), "requests": len(tap._requests)}
+
+    def lookback_watch(self, on: bool) -> list[tuple[int, float, float]] | None:
+        """Begin or end a self-test: (layer, tap, plain computation) of each row that was asked."""
+        from lookback.engines.vllm.selftest import Plain
+
+        tap = self._lookback_tap
+        if on:
+            tap.watch = Plain(tap)
+            return None
+        found, tap.watch = tap.watch.found, None
+        return list(found)

@@ -405,4 +405,3 @@ class TransformersEngine(Engine):
             source=source,
             asked=Asked(self, conversation),
         )
-

@@ -35,7 +35,9 @@ def engine_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
         )
     ours: dict[str, Any] = {"disable_log_stats": True, "enable_log_requests": False}
     if current_platform.is_cpu():
-        ours |= {"dtype": "float32", "enforce_eager": True}
+        # Candidates of one question share the whole blocks of its prompt: of vLLM's 128 tokens,
+        # a small model's prompt fills none.
+        ours |= {"dtype": "float32", "enforce_eager": True, "block_size": 32}
     elif not given.get("enforce_eager"):
         ours["compilation_config"] = {"cudagraph_mode": "PIECEWISE"}
     return {key: value for key, value in ours.items() if key in known} | dict(given)

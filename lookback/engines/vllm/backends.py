@@ -59,6 +59,7 @@ class CPU:
 
         self.ops, self.split = _custom_ops, envs.VLLM_CPU_ATTN_SPLIT_KV
         self._indicator: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
+        self._layers: dict[int, Tensor] = {}
         self._plans: tuple[Any, dict[tuple[int, ...], Tensor]] = (None, {})
 
     def write(self, layer: Any, kv_cache: Tensor, metadata: Any, source: Tensor) -> None:
@@ -80,7 +81,7 @@ class CPU:
     ) -> Tensor:
         """The same call as the layer's own, with another value cache."""
         impl = layer.impl
-        keys, _ = _halves(kv_cache)
+        keys = self._keys(kv_cache)
         _, values = self._caches(kv_cache)
         out = torch.empty(len(query), impl.num_heads, impl.head_size, dtype=query.dtype)
         self.ops.cpu_attention_with_kv_cache(
@@ -102,6 +103,13 @@ class CPU:
             kv_cache_dtype=impl.kv_cache_dtype,
         )
         return out
+
+    def _keys(self, kv_cache: Tensor) -> Tensor:
+        """A layer's keys: asked for in each step, so kept."""
+        place = kv_cache.data_ptr()
+        if place not in self._layers:
+            self._layers[place], _ = _halves(kv_cache)
+        return self._layers[place]
 
     def _caches(self, kv_cache: Tensor) -> tuple[Tensor, Tensor]:
         """Keys that nobody reads, and the indicator, of caches of this shape."""

@@ -1,4 +1,4 @@
-"""The engine's check of itself: a short prompt, the tap against a plain computation, in the workers.
+"""The engine's check of itself: a short prompt, the tap against a plain computation.
 
 It runs when a model is loaded, and wrong numbers are refused; `lookback check` shows them.
 """

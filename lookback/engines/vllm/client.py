@@ -54,6 +54,14 @@ class Client:
     Args:
         arguments: of vLLM's `AsyncEngineArgs`.
 
+    Attributes:
+        llm: vLLM's engine.
+        close: ends its processes; whoever lets go of the client ends them too.
+        backend: the attention backend that the tap reads.
+        workers: how many there are.
+        layers: in how many layers the decoder attends.
+        heads: in all of them together.
+
     Raises:
         UnsupportedModelError: the model's attention cannot be read.
     """
@@ -64,13 +72,12 @@ class Client:
             target=self._loop.run_forever, name="lookback-vllm", daemon=True
         )
         self._thread.start()
-        self._close = weakref.finalize(self, lambda: None)
         try:
             self.llm = self.run(self._start(arguments))
         except BaseException:
             self._loop.call_soon_threadsafe(self._loop.stop)
             raise
-        self._close = weakref.finalize(self, _shut_down, self.llm, self._loop, self._thread)
+        self.close = weakref.finalize(self, _shut_down, self.llm, self._loop, self._thread)
         workers = self.run(self.llm.collective_rpc("lookback_install"))
         for one in workers:
             if "error" in one:
@@ -92,10 +99,6 @@ class Client:
 
         settings = AsyncEngineArgs(**arguments, worker_extension_cls=EXTENSION)
         return AsyncLLM.from_engine_args(settings)
-
-    def close(self) -> None:
-        """End the engine's processes."""
-        self._close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something on the engine's thread; given up here, it is given up there."""
@@ -125,9 +128,7 @@ class Client:
         (rendered,) = await renderer.render_cmpl_async([parsed], settings)
         return rendered
 
-    async def ask(
-        self, prompt: Any, asking: Asking, n: int = 1, **settings: Any
-    ) -> list[Answer]:
+    async def ask(self, prompt: Any, asking: Asking, n: int = 1, **settings: Any) -> list[Answer]:
         """Send a request, wait for it, and fetch its numbers.
 
         Args:
@@ -198,6 +199,7 @@ def _shut_down(llm: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thre
 
     def end() -> None:
         llm.shutdown()
+        llm.shutdown = lambda *_, **__: None  # its finalizer would do so again, in a dying process
         loop.stop()
         done.set()
 

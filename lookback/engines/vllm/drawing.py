@@ -13,15 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookback.engines.transformers.logits import draw, next_token_probs, streams, token_stats
-from lookback.engines.vllm.asking import Asking
+from lookback.engines.transformers.logits import draw, next_token_probs, token_stats
 
 if TYPE_CHECKING:
-    from lookback.engines.vllm.ledger import Record
-    from lookback.engines.vllm.tap import Request, Tap
-
-Drawn = tuple[int, "Request", int]
-"""A row of the batch, whose it is, and the place of the token that it predicts."""
+    from lookback.engines.vllm.ledger import Place
+    from lookback.engines.vllm.tap import Step, Tap
 
 
 class Sampling:
@@ -34,91 +30,77 @@ class Sampling:
 
     def __init__(self, tap: Tap, sampler: Any) -> None:
         self.tap = tap
+        self._sampler = sampler
         self._sample = sampler.forward
-        sampler.forward = self._forward
 
-    @staticmethod
-    def stream(asking: Asking, index: int) -> NDArray[np.float64] | None:
-        """The random numbers of a candidate."""
-        if asking.seed is None or asking.given is not None:
-            return None
-        found: NDArray[np.float64] = streams(asking.seed, 1, asking.length, index)[0]
-        return found
+    def open(self) -> None:
+        """Put it in."""
+        self._sampler.forward = self._forward
+
+    def close(self) -> None:
+        """Take it out."""
+        del self._sampler.forward
 
     def _forward(self, logits: Tensor, sampling_metadata: Any, *args: Any, **kwargs: Any) -> Any:
         """Tokens for every row of the batch."""
         from vllm.v1.outputs import SamplerOutput
 
         step, self.tap.step = self.tap.step, None
-        rows = [] if step is None else self._rows(step)
-        drawn, tokens = self._draw(logits, rows)
+        if step is None or not step.wanted:
+            return self._sample(logits, sampling_metadata, *args, **kwargs)
+        rows, tokens = self._draw(logits, step)
         asks = sampling_metadata.max_num_logprobs, sampling_metadata.logprob_token_ids
-        if step is not None and len(drawn) == len(logits) and not any(map(_given, asks)):
+        if len(rows) == len(logits) and asks[0] is None and not asks[1]:
             found = SamplerOutput(tokens.int()[:, None], None)
         else:
-            raw = logits.clone() if rows else logits  # the sampler writes into its logits
+            raw = logits.clone()  # the sampler writes into its logits
             found = self._sample(logits, sampling_metadata, *args, **kwargs)
             logits = raw
-            if drawn:
-                where = torch.tensor([row for row, _, _ in drawn], device=logits.device)
+            if len(rows):
+                where = torch.from_numpy(rows).to(logits.device)
                 found.sampled_token_ids[where, 0] = tokens.to(found.sampled_token_ids.dtype)
-        self._file(logits, rows, found.sampled_token_ids[:, 0])
+        self._file(logits, step, found.sampled_token_ids[:, 0])
         return found
 
-    def _rows(self, step: Any) -> list[Drawn]:
-        """The rows whose token is kept: not those of a prompt that is still being read."""
-        ends = self.tap.runner.optimistic_seq_lens_cpu[: len(step.requests)].tolist()
+    def _draw(self, logits: Tensor, step: Step) -> tuple[NDArray[np.intp], Tensor]:
+        """The rows that draw from streams of ours, and their tokens, in the order of the batch.
+
+        Of a prompt that is still being read, the token is nobody's.
+        """
+        tokens = torch.zeros(len(logits), dtype=torch.long, device=logits.device)
+        groups = step.batch.drawing
+        for settings, rows, numbers in groups:
+            place = step.ends[rows] - 1 - step.batch.firsts[rows]
+            place = place.clip(0, numbers.shape[1] - 1)
+            uniform = torch.from_numpy(numbers[np.arange(len(rows)), place]).to(logits.device)
+            part = _take(logits, rows)
+            found = draw(next_token_probs(part, *settings), uniform)
+            tokens[torch.from_numpy(rows).to(logits.device)] = found
+        if not groups:
+            return np.empty(0, np.intp), tokens[:0]
+        ours = np.sort(np.concatenate([rows for _, rows, _ in groups]))
+        return ours, _take(tokens, ours)
+
+    def _file(self, logits: Tensor, step: Step, tokens: Tensor) -> None:
+        """What the raw logits say of the tokens that were taken.
+
+        A given response's rows were read with the others', before its one token was drawn.
+        """
         unfinished = self.tap.runner.discard_request_mask.np
-        return [
-            (row, one, end - 1 - one.first)
-            for row, (one, end) in enumerate(zip(step.requests, ends, strict=True))
-            if one.record is not None and not unfinished[row]
-        ]
-
-    def _draw(self, logits: Tensor, rows: list[Drawn]) -> tuple[list[Drawn], Tensor]:
-        """The tokens of the rows that draw from streams of ours."""
-        ours = [one for one in rows if one[1].uniform is not None]
-        tokens = torch.empty(len(ours), dtype=torch.long, device=logits.device)
-        alike: dict[tuple[Any, ...], list[int]] = {}
-        for i, (_, request, _) in enumerate(ours):
-            asking = request.asking
-            assert asking is not None
-            settings = (asking.temperature, asking.top_p, asking.top_k)
-            alike.setdefault(settings, []).append(i)
-        for settings, members in alike.items():
-            chosen = [ours[i] for i in members]
-            uniform = np.array([one.uniform[place] for _, one, place in chosen], np.float32)  # type: ignore[index]
-            part = _take(logits, [row for row, _, _ in chosen])
-            point = torch.from_numpy(uniform).to(logits.device)
-            found = draw(next_token_probs(part, *settings), point)
-            tokens[torch.tensor(members, device=logits.device)] = found
-        return ours, tokens
-
-    def _file(self, logits: Tensor, rows: list[Drawn], tokens: Tensor) -> None:
-        """What the raw logits say of the tokens that were taken."""
-        kept: list[tuple[int, tuple[Record, int]]] = [
-            (row, (one.record, place))
-            for row, one, place in rows
-            if one.record is not None and _recorded(one, place)
-        ]
-        if not kept:
-            return
-        numbers = [row for row, _ in kept]
-        stats = token_stats(_take(logits, numbers), _take(tokens, numbers).long())
-        self.tap.ledger.file("stats", [place for _, place in kept], torch.stack(stats, 1))
+        places: list[Place] = []
+        rows: list[int] = []
+        requests = step.batch.requests
+        for row, place in enumerate(step.batch.places(step.ends)):
+            if place is not None and not unfinished[row] and not requests[row].given:
+                places.append(place)
+                rows.append(row)
+        if rows:
+            kept = np.array(rows)
+            stats = token_stats(_take(logits, kept), _take(tokens, kept).long())
+            self.tap.ledger.file("stats", places, torch.stack(stats, 1))
 
 
-def _recorded(request: Request, place: int) -> bool:
-    """A given response's rows are read with the others', before its one token is drawn."""
-    asking = request.asking
-    return asking is not None and asking.given is None and place < asking.length
-
-
-def _take(values: Tensor, rows: list[int]) -> Tensor:
-    if rows == list(range(len(values))):
+def _take(values: Tensor, rows: NDArray[np.intp]) -> Tensor:
+    if len(rows) == len(values):  # they are in order, and each is there once
         return values
-    return values[torch.tensor(rows, device=values.device)]
-
-
-def _given(value: Any) -> bool:
-    return value is not None and value != {}
+    return values[torch.from_numpy(rows).to(values.device)]

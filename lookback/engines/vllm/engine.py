@@ -500,4 +500,3 @@ def _device() -> str:
     from vllm.platforms import current_platform
 
     return str(current_platform.device_type)
-

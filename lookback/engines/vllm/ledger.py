@@ -42,12 +42,16 @@ class Record:
         return cls(np.full(shape, np.nan, np.float32), np.full((length, 3), np.nan, np.float32))
 
 
+Place = tuple[Record, int]
+"""Where a number goes: whose record, and which token of the response."""
+
+
 class Ledger:
     """Records by name."""
 
     def __init__(self) -> None:
         self._records: OrderedDict[str, Record] = OrderedDict()
-        self._waiting: list[tuple[str, list[tuple[Record, int]], Tensor]] = []
+        self._waiting: list[tuple[str, list[Place], Tensor]] = []
 
     def __len__(self) -> int:
         return len(self._records)
@@ -60,7 +64,7 @@ class Ledger:
             self._records[name] = Record.empty(length, layers)
         return self._records[name]
 
-    def file(self, kind: str, places: list[tuple[Record, int]], values: Tensor) -> None:
+    def file(self, kind: str, places: list[Place], values: Tensor) -> None:
         """Numbers for tokens: `looks` (R, L) or `stats` (R, 3); they may stay on the device."""
         self._waiting.append((kind, places, values))
         if len(self._waiting) >= 2 * EVERY:

@@ -77,9 +77,11 @@ def attention(query: Tensor, keys: Tensor, impl: Any) -> Tensor:
         hidden = hidden | (distance >= window)
     logits = logits.masked_fill(hidden, -math.inf)
     if impl.sinks is None:
-        return logits.softmax(-1)
+        plain: Tensor = logits.softmax(-1)
+        return plain
     sinks = impl.sinks.to(logits).view(heads, 1, 1).expand(heads, rows, 1)
-    return torch.cat([logits, sinks], -1).softmax(-1)[..., :-1]
+    weights: Tensor = torch.cat([logits, sinks], -1).softmax(-1)[..., :-1]
+    return weights
 
 
 def _window(window: Any) -> int | None:

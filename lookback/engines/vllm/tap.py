@@ -17,36 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookback.engines.transformers.logits import token_stats
-from lookback.engines.vllm.asking import Asking, mask_of
 from lookback.engines.vllm.backends import BACKENDS, Tail
+from lookback.engines.vllm.batch import Batch, Requests
 from lookback.engines.vllm.drawing import Sampling
-from lookback.engines.vllm.ledger import Ledger, Record
+from lookback.engines.vllm.ledger import Ledger, Place
 
 LOGITS = 2**25
 """Logits that are worked out at a time for responses that are given."""
-
-
-@dataclass
-class Request:
-    """What the tap knows of a request that is being worked on.
-
-    Attributes:
-        source: of its prompt's tokens, which are the source.
-        prompt: how many tokens its prompt has, a given response's among them.
-        first: the row that predicts the first token of the response.
-        asking: what is asked for it, if anything.
-        index: which candidate of its question it is.
-        record: where its numbers go.
-        uniform: its random numbers, if the tap draws its tokens.
-    """
-
-    source: NDArray[np.bool_]
-    prompt: int
-    first: int
-    asking: Asking | None
-    index: int = 0
-    record: Record | None = None
-    uniform: NDArray[np.float64] | None = None
 
 
 @dataclass
@@ -54,26 +31,27 @@ class Step:
     """One pass over some tokens of some requests.
 
     Attributes:
-        requests: in the order of the batch.
-        source: (tokens,), which are the source.
+        batch: the requests.
+        ends: (B,), how many tokens of each are known behind this pass.
+        source: (tokens,), which of the pass's tokens are the source.
         tail: the rows asked about.
-        places: whose they are: the record and the place of the token that each row predicts; None
-            for a row that nobody wants.
-        shares: (rows,) for each layer so far.
+        places: where the number of each such row goes; None for a row that nobody wants.
+        shares: of each layer so far, (rows, heads of this worker).
         written: metadata whose slots were marked, by id: alive as long as the step.
     """
 
-    requests: list[Request]
+    batch: Batch
+    ends: NDArray[Any]
     source: Tensor
     tail: Tail
-    places: list[tuple[Record, int] | None]
+    places: list[Place | None]
     shares: dict[int, Tensor] = field(default_factory=dict)
     written: dict[int, Any] = field(default_factory=dict)
 
     @property
     def wanted(self) -> bool:
         """Whether anything of it is to be recorded."""
-        return any(place is not None for place in self.places)
+        return self.batch.wanted
 
 
 class TapError(RuntimeError):
@@ -97,14 +75,27 @@ class Tap:
         self.ranks = int(runner.vllm_config.parallel_config.tensor_parallel_size)
         self.backend = BACKENDS[backend_name(self.layers)]()
         self.ledger = Ledger()
+        self.requests = Requests(runner, self.ledger, len(self.layers))
         self.step: Step | None = None
         self.watch: Any = None  # sees each layer's queries, keys and shares, in a self-test
-        self._requests: dict[str, Request] = {}
+        self._batch = Batch([], [])
         self._pass = runner._model_forward
-        runner._model_forward = self._forward
+        self.sampling = Sampling(self, runner.sampler)
+        self.open()
+
+    def open(self) -> None:
+        """Put it in."""
+        self.runner._model_forward = self._forward
         for number, layer in enumerate(self.layers.values()):
             layer.impl.forward = partial(self._attend, layer.impl.forward, number)
-        self.sampling = Sampling(self, runner.sampler)
+        self.sampling.open()
+
+    def close(self) -> None:
+        """Take it out: what is asked meanwhile leaves no marks in the cache."""
+        del self.runner._model_forward
+        for layer in self.layers.values():
+            del layer.impl.forward
+        self.sampling.close()
 
     def _forward(self, *args: Any, **kwargs: Any) -> Any:
         """A pass of the model, watched."""
@@ -122,71 +113,36 @@ class Tap:
         """What the pass that begins is about."""
         runner = self.runner
         names = runner.input_batch.req_ids
+        if names != self._batch.names:
+            self.requests.forget_ended()
+            self._batch = Batch(names, [self.requests.get(name) for name in names])
+        batch = self._batch
         starts = runner.query_start_loc.np[: len(names) + 1]
-        ends = runner.optimistic_seq_lens_cpu[: len(names)].numpy()
-        requests = [self._request(name) for name in names]
-        if len(self._requests) > len(runner.requests):
-            left = runner.requests
-            self._requests = {k: v for k, v in self._requests.items() if k in left}
+        ends = runner.optimistic_seq_lens_cpu[: len(names)].numpy().copy()
         counts = np.diff(starts)
         begins = ends - counts
         source = np.zeros(starts[-1], dtype=np.bool_)
+        for i in np.flatnonzero(begins < batch.prompts):
+            part = batch.requests[i].source[begins[i] : ends[i]]
+            source[starts[i] : starts[i] + len(part)] = part
         tails = np.ones(len(names), dtype=np.int32)
-        places: list[tuple[Record, int] | None] = []
-        for i, one in enumerate(requests):
-            if begins[i] < one.prompt:
-                part = one.source[begins[i] : ends[i]]
-                source[starts[i] : starts[i] + len(part)] = part
-            if one.record is None:
-                places.append(None)
-                continue
-            if one.asking is not None and one.asking.given is not None:
-                tails[i] = max(1, ends[i] - max(begins[i], one.first))
-            # A row before the first that matters belongs to a prompt still being read.
-            for at in range(ends[i] - tails[i], ends[i]):
-                place = at - one.first
-                fits = 0 <= place < len(one.record.stats)
-                places.append((one.record, place) if fits else None)
-        return Step(requests, torch.from_numpy(source), self._tail(starts, counts, tails), places)
+        places = batch.places(ends)
+        if batch.given:
+            tails, places = _all_rows(batch, begins, ends)
+        tail = self._tail(starts, counts, tails)
+        return Step(batch, ends, torch.from_numpy(source), tail, places)
 
-    def _tail(
-        self, starts: NDArray[Any], counts: NDArray[Any], tails: NDArray[np.int32]
-    ) -> Tail:
+    def _tail(self, starts: NDArray[Any], counts: NDArray[Any], tails: NDArray[np.int32]) -> Tail:
         begins = np.concatenate([[0], np.cumsum(tails)]).astype(np.int32)
-        if np.array_equal(counts, tails):
-            rows = None
-        else:
-            rows = np.concatenate([np.arange(b - t, b) for b, t in zip(starts[1:], tails)])
+        rows = None
+        if not np.array_equal(counts, tails):
+            pairs = zip(starts[1:], tails, strict=True)
+            rows = np.concatenate([np.arange(end - count, end) for end, count in pairs])
         device = self.runner.device
         return Tail(
             None if rows is None else torch.from_numpy(rows).to(device),
             torch.from_numpy(begins).to(device),
             int(tails.max()),
-        )
-
-    def _request(self, name: str) -> Request:
-        """What is known of a request, worked out when it is first seen."""
-        if name not in self._requests:
-            self._requests[name] = self._new(name, self.runner.requests[name])
-        return self._requests[name]
-
-    def _new(self, name: str, state: Any) -> Request:
-        length = len(state.prompt_token_ids)
-        params = state.sampling_params
-        asking = Asking.of(params.extra_args) if params is not None else None
-        if asking is None:
-            return Request(placeholders(state.mm_features, length), length, length - 1, None)
-        index = 0 if name.startswith(asking.key) else int(name.partition("_")[0])
-        layers = len(self.layers) if asking.by_layer else None
-        given = asking.given
-        return Request(
-            mask_of(asking.source, length),
-            length,
-            length - (1 if given is None else len(given)),
-            asking,
-            index,
-            self.ledger.open(f"{asking.key}/{index}", asking.length, layers),
-            self.sampling.stream(asking, index),
         )
 
     def _attend(self, original: Any, number: int, layer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -201,67 +157,77 @@ class Tap:
             step.written[id(metadata)] = metadata
         if step.wanted:
             rows = query[: len(step.source)] if step.tail.rows is None else query[step.tail.rows]
-            found = self.backend.attend(layer, rows, kv_cache, metadata, step.tail)
-            step.shares[number] = found[..., 0].mean(1, dtype=torch.float32) / self.ranks
+            found = self.backend.attend(layer, rows, kv_cache, metadata, step.tail)[..., 0]
+            step.shares[number] = found.sum(1, dtype=torch.float32)
             if self.watch is not None:
-                self.watch(number, layer, rows, key[: len(step.source)], found[..., 0])
+                self.watch(number, layer, rows, key[: len(step.source)], found)
         return out
 
     def _file(self, step: Step, hidden: Any) -> None:
-        """File what a pass that has ended showed."""
+        """File what a pass that has ended showed: the mean over all heads of each layer."""
         if len(step.shares) != len(self.layers):
             raise TapError(
                 f"{len(step.shares)} of {len(self.layers)} attention layers were read: is a part "
                 "of the model compiled or captured beyond the tap? try enforce_eager=True"
             )
         shares = torch.stack([step.shares[number] for number in range(len(self.layers))], 1)
+        shares /= self._heads(shares.device)
         wanted = [row for row, place in enumerate(step.places) if place is not None]
         places = [place for place in step.places if place is not None]
         if len(wanted) < len(step.places):
             shares = shares[torch.tensor(wanted, device=shares.device)]
         self.ledger.file("looks", places, shares)
-        self._read_given(step, hidden)
+        if step.batch.given and isinstance(hidden, Tensor):  # else another stage has the logits
+            self._read_given(step, hidden)
 
-    def _read_given(self, step: Step, hidden: Any) -> None:
+    def _heads(self, device: torch.device) -> Tensor:
+        """How many heads each layer has, on all ranks together, (L,)."""
+        heads = [layer.impl.num_heads * self.ranks for layer in self.layers.values()]
+        return torch.tensor(heads, dtype=torch.float32, device=device)
+
+    def _read_given(self, step: Step, hidden: Tensor) -> None:
         """File what the logits say of responses that are given."""
         rows: list[int] = []
-        places: list[tuple[Record, int]] = []
         targets: list[int] = []
-        offset = 0
         starts = step.tail.starts.tolist()
-        for i, one in enumerate(step.requests):
+        for i, one in enumerate(step.batch.requests):
             if one.asking is None or one.asking.given is None:
                 continue
             for row in range(starts[i], starts[i + 1]):
                 place = step.places[row]
                 if place is not None:
                     rows.append(row)
-                    places.append(place)
                     targets.append(one.asking.given[place[1]])
-        if not rows or not isinstance(hidden, Tensor):  # another pipeline stage has the logits
-            return
         where = torch.tensor(rows, device=hidden.device)
         if step.tail.rows is not None:
             where = step.tail.rows[where]
         piece = max(1, LOGITS // self.runner.input_batch.vocab_size)
-        for offset in range(0, len(rows), piece):
-            part = slice(offset, offset + piece)
+        for first in range(0, len(rows), piece):
+            part = slice(first, first + piece)
             logits = self.runner.model.compute_logits(hidden[where[part]])
             if logits is None:
                 continue
             ids = torch.tensor(targets[part], device=logits.device)
-            self.ledger.file("stats", places[part], torch.stack(token_stats(logits, ids), 1))
+            places = [place for row in rows[part] if (place := step.places[row]) is not None]
+            self.ledger.file("stats", places, torch.stack(token_stats(logits, ids), 1))
 
 
-def placeholders(features: Any, length: int) -> NDArray[np.bool_]:
-    """Which tokens of a prompt stand for what an image or a video became."""
-    mask = np.zeros(length, dtype=np.bool_)
-    for feature in features or ():
-        if feature.modality not in ("image", "video"):
-            continue
-        for start, end in feature.mm_position.extract_embeds_range():
-            mask[start : end + 1] = True
-    return mask
+def _all_rows(
+    batch: Batch, begins: NDArray[Any], ends: NDArray[Any]
+) -> tuple[NDArray[np.int32], list[Place | None]]:
+    """How many rows are asked about where responses are given, and where their numbers go.
+
+    A row before the first that matters belongs to a prompt that is still being read.
+    """
+    tails = np.ones(len(ends), dtype=np.int32)
+    places: list[Place | None] = []
+    for i, one in enumerate(batch.requests):
+        if one.given:
+            tails[i] = max(1, ends[i] - max(begins[i], one.first))
+        for at in range(ends[i] - tails[i], ends[i]):
+            fits = one.record is not None and 0 <= at - one.first < len(one.record.stats)
+            places.append((one.record, int(at) - one.first) if fits else None)  # type: ignore[arg-type]
+    return tails, places
 
 
 def decoder_layers(runner: Any) -> dict[str, Any]:
@@ -304,4 +270,4 @@ def backend_name(layers: dict[str, Any]) -> str:
             f"attention backend {' and '.join(sorted(names))}: LookBack can read one of "
             f"{', '.join(BACKENDS)}; set attention_backend to one of these"
         )
-    return names.pop()
+    return str(names.pop())

@@ -32,6 +32,13 @@ class Extension:
             "backend": backend_name(tap.layers),
         }
 
+    def lookback_switch(self, on: bool) -> None:
+        """Take the tap out or put it in again: what it costs can be measured in one engine."""
+        if on:
+            self._lookback_tap.open()
+        else:
+            self._lookback_tap.close()
+
     def lookback_take(self, names: list[str]) -> dict[str, tuple[bytes, bytes]]:
         """The numbers of some responses, which are then forgotten here."""
         return self._lookback_tap.ledger.take(names)
@@ -43,7 +50,7 @@ class Extension:
     def lookback_held(self) -> dict[str, int]:
         """What the tap keeps: responses that nobody fetched, and requests that it knows."""
         tap = self._lookback_tap
-        return {"responses": len(tap.ledger), "requests": len(tap._requests)}
+        return {"responses": len(tap.ledger), "requests": len(tap.requests)}
 
     def lookback_watch(self, on: bool) -> list[tuple[int, float, float]] | None:
         """Begin or end a self-test: (layer, tap, plain computation) of each row that was asked."""

@@ -1,0 +1,153 @@
+"""What the tap costs inside vLLM, and what vLLM gains: ratios of tokens per second in one run.
+
+    make bench-vllm
+
+The tap is taken out and put in again in the same engine, in turns. "Off" are requests of vLLM's own
+sampler: without log-probabilities, and with one for each token, which is the least that a scorer
+needs.
+"""
+
+import argparse
+import asyncio
+import os
+import tempfile
+import time
+from pathlib import Path
+from uuid import uuid4
+
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import numpy as np
+from PIL import Image
+
+import lookback
+from lookback.conversations import Conversation
+from lookback.engines.vllm.asking import Asking
+
+QUESTION = "Describe the picture."
+
+
+def picture(seed, size=80):
+    pixels = np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8)
+    return Image.fromarray(pixels)
+
+
+def tap_ratio(engine, questions, n, tokens, rounds):
+    """Tokens per second with the tap, over those without; the best round of each."""
+    client = engine.client
+    prompts = [
+        client.run(engine._prompt(Conversation.of(picture(i), QUESTION), None))
+        for i in range(questions)
+    ]
+
+    async def plain(prompt, logprobs):
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        params = SamplingParams(
+            n=n,
+            temperature=1.2,
+            top_p=0.9,
+            max_tokens=tokens,
+            ignore_eos=True,
+            detokenize=False,
+            logprobs=logprobs,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        async for out in client.llm.generate(prompt.rendered, params, uuid4().hex):
+            final = out
+        return sum(len(one.token_ids) for one in final.outputs)
+
+    async def tapped(prompt):
+        asking = Asking("", prompt.source, tokens, 1, 1.2, 0.9)
+        settings = {"max_tokens": tokens, "ignore_eos": True, "detokenize": False}
+        found = await client.ask(prompt.rendered, asking, n, **settings)
+        return sum(len(one.token_ids) for one in found)
+
+    async def all_of(work):
+        return sum(await asyncio.gather(*work))
+
+    ways = {
+        "off": lambda: all_of(plain(one, None) for one in prompts),
+        "off, log p": lambda: all_of(plain(one, 0) for one in prompts),
+        "on": lambda: all_of(tapped(one) for one in prompts),
+    }
+    best = dict.fromkeys(ways, 0.0)
+    for number in range(rounds + 1):
+        for name, way in ways.items():
+            on = name == "on"
+            if not on:
+                client.run(client.llm.collective_rpc("lookback_switch", args=(False,)))
+            client.run(client.llm.reset_prefix_cache())
+            began = time.perf_counter()
+            count = client.run(way())
+            took = time.perf_counter() - began
+            assert count == questions * n * tokens
+            if number:  # the first round warms up
+                best[name] = max(best[name], count / took)
+            if not on:
+                client.run(client.llm.collective_rpc("lookback_switch", args=(True,)))
+    print(f"  {questions} questions x {n} candidates x {tokens} tokens")
+    for name, rate in best.items():
+        print(f"    {name:12} {rate:8.0f} tokens/s   on/{name}: {best['on'] / rate:.2f}")
+
+
+def against_transformers(inside, plain, flights, n, tokens):
+    """Questions per second of both engines on the same work."""
+    print(f"  against the transformers engine, {n} candidates of at most {tokens} tokens")
+    for flight in flights:
+        asked = [{"image": picture(i), "question": QUESTION, "seed": i} for i in range(flight)]
+        rates = []
+        for engine in (inside, plain):
+            settings = {"n": n, "max_new_tokens": tokens}
+            engine.sample_many(asked[:1], **settings)
+            began = time.perf_counter()
+            engine.sample_many(asked, **settings)
+            rates.append(flight / (time.perf_counter() - began))
+        print(f"    {flight:3} in flight: vllm / transformers = {rates[0] / rates[1]:.2f}")
+
+
+def mid_size(folder):
+    """A random LLaVA of 12 layers and 512 numbers a token, in a folder, as the hub has them."""
+    import torch
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    from lookback.embedded import LVLM
+
+    config = AutoConfig.from_pretrained(LVLM)
+    text = config.text_config
+    text.hidden_size, text.intermediate_size, text.num_hidden_layers = 512, 1408, 12
+    text.num_attention_heads = text.num_key_value_heads = 8
+    text.head_dim, text.max_position_embeddings = 64, 2048
+    config.dtype = "float32"
+    torch.manual_seed(0)
+    AutoModelForImageTextToText.from_config(config).save_pretrained(folder)
+    for file in Path(LVLM).iterdir():
+        if file.name not in ("config.json", "model.safetensors"):
+            (folder / file.name).write_bytes(file.read_bytes())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=["embedded", "mid"])
+    options = parser.parse_args()
+    if options.only != "mid":
+        print("embedded model, 6 layers")
+        engine = lookback.load(engine="vllm", max_num_seqs=128, quiet=True)
+        tap_ratio(engine, 4, 25, 60, options.rounds)
+        against_transformers(engine, lookback.load(quiet=True), (1, 8, 32), 25, 60)
+        engine.close()
+    if options.only != "embedded":
+        with tempfile.TemporaryDirectory() as folder:
+            mid_size(Path(folder))
+            print("random LLaVA, 12 layers, 512 wide")
+            engine = lookback.load(folder, engine="vllm", max_num_seqs=128, quiet=True)
+            tap_ratio(engine, 4, 25, 60, max(1, options.rounds // 2))
+            engine.close()
+
+
+if __name__ == "__main__":
+    main()

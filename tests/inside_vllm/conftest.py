@@ -1,4 +1,4 @@
-"""vLLM has an environment of its own (`make test-vllm`); elsewhere there is nothing to test here."""
+"""vLLM has an environment of its own (`make test-vllm`); elsewhere nothing here can be tested."""
 
 import importlib.util
 import os

@@ -56,7 +56,7 @@ def compare(engine: VllmEngine) -> Check:
     finally:
         seen = client.run(client.llm.collective_rpc("lookback_watch", args=(False,)))
     rows = np.array([row for worker in seen for row in worker])
-    if len(rows) != client.layers * client.workers * TOKENS // _stages(engine):
+    if len(rows) < client.layers * client.workers * TOKENS // _stages(engine):
         return Check(what, {}, False, f"{len(rows)} rows of attention were seen")
     worst = float(np.abs(rows[:, 1] - rows[:, 2]).max())
     return Check(what, {"visual_lookback": worst}, worst <= TOLERANCE[dtype])

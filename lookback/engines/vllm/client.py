@@ -116,7 +116,12 @@ class Client:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def render(self, text: str, media: Mapping[str, Any], add_special: bool) -> Any:
-        """A prompt as the engine takes it: tokens, and what images and videos become."""
+        """A prompt as the engine takes it: tokens, and what images and videos become.
+
+        Raises:
+            ValueError: vLLM refuses it.
+        """
+        from vllm.exceptions import VLLMValidationError
         from vllm.renderers.inputs.preprocess import parse_model_prompt
 
         renderer = self.llm.renderer
@@ -125,7 +130,10 @@ class Client:
             prompt["multi_modal_data"] = dict(media)
         parsed = parse_model_prompt(self.llm.model_config, prompt)
         settings = renderer.default_cmpl_tok_params.with_kwargs(add_special_tokens=add_special)
-        (rendered,) = await renderer.render_cmpl_async([parsed], settings)
+        try:
+            (rendered,) = await renderer.render_cmpl_async([parsed], settings)
+        except VLLMValidationError as error:
+            raise ValueError(f"vLLM refuses the prompt: {error}") from None
         return rendered
 
     async def ask(self, prompt: Any, asking: Asking, n: int = 1, **settings: Any) -> list[Answer]:

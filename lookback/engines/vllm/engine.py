@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -30,7 +30,7 @@ from lookback.engines.transformers.sources import source_mask
 from lookback.engines.transformers.stops import StopTexts
 from lookback.engines.transformers.support import fingerprint, first_end_tokens
 from lookback.engines.vllm.asking import Asking, runs
-from lookback.engines.vllm.client import Answer, Client
+from lookback.engines.vllm.client import Answer, Client, VllmError
 from lookback.families import family_of, image_token_id, video_token_id
 from lookback.signals import Asked, Candidate, Candidates
 
@@ -48,6 +48,10 @@ IN_FLIGHT = 256
 """Questions and responses that are handed to vLLM at a time: its scheduler does the rest."""
 
 
+EVERY_PICTURE = object()
+"""The source of requests that name none: all images and videos."""
+
+
 @dataclass(frozen=True)
 class Prompt:
     """A conversation as vLLM takes it.
@@ -55,12 +59,14 @@ class Prompt:
     Attributes:
         rendered: what vLLM's renderer made.
         ids: its tokens.
-        source: (start, end) of each run of source tokens.
+        source: (start, end) of each run of tokens that are marked as the source.
+        blind: whether nothing is to be looked at.
     """
 
     rendered: dict[str, Any]
     ids: list[int]
     source: list[list[int]]
+    blind: bool
 
     def followed_by(self, ids: Sequence[int]) -> dict[str, Any]:
         """The same prompt with more tokens behind it."""
@@ -222,7 +228,7 @@ class VllmEngine(Engine):
             detokenize=bool(draw.stop),
             include_stop_str_in_output=True,
         )
-        found = [self._continuation(one) for one in answers]
+        found = [self._continuation(one, prompt) for one in answers]
         found = [until.cut(one if keep_end else one.without_end()) for one in found]
         return self._candidates(conversation, source, prompt.ids, found, sampling=asdict(draw))
 
@@ -327,7 +333,7 @@ class VllmEngine(Engine):
             )
             if not np.isnan(answer.signals[:2]).any():
                 break
-        return self._continuation(answer, "given")
+        return self._continuation(answer, prompt, "given")
 
     def generate(
         self,
@@ -380,27 +386,30 @@ class VllmEngine(Engine):
         add_special = self._prompter.adds_special(text)
         rendered = await self.client.render(text, media, add_special)
         ids = [int(token) for token in rendered["prompt_token_ids"]]
-        mask = self._source(conversation, source, rendered, ids)
-        spans = runs(mask)
-        if source is not None and spans:
-            # Cached blocks keep the mark of the source that they were made with.
+        usual = runs(self._source(conversation, EVERY_PICTURE, rendered, ids))
+        spans = runs(self._source(conversation, source, rendered, ids))
+        if spans and spans != usual:
+            # Cached blocks keep the marks that they were made with: others are cached apart.
             salt = hashlib.sha256(repr(spans).encode()).hexdigest()[:16]
             rendered = rendered | {"cache_salt": f"lookback-{salt}"}
-        return Prompt(rendered, ids, spans)
+        return Prompt(rendered, ids, spans or usual, not spans)
 
     def _source(
         self,
         conversation: Conversation,
-        source: SourceLike,
+        source: Any,
         rendered: Mapping[str, Any],
         ids: list[int],
     ) -> NDArray[np.bool_]:
         """Which tokens are the source, (P,): images and videos as vLLM placed them."""
-        chosen = conversation.source(source)
-        if chosen.texts:
+        chosen = None if source is EVERY_PICTURE else conversation.source(source)
+        if chosen is not None and chosen.texts:
             return np.asarray(source_mask(self._prompter, conversation, ids, source))
         mask = np.zeros(len(ids), dtype=np.bool_)
-        for kind, numbers in (("image", chosen.images), ("video", chosen.videos)):
+        for kind in ("image", "video"):
+            numbers: Iterable[int] = range(len(conversation.parts(kind)))
+            if chosen is not None:
+                numbers = chosen.images if kind == "image" else chosen.videos
             placed = rendered.get("mm_placeholders", {}).get(kind, [])
             if len(placed) != len(conversation.parts(kind)):
                 raise UnsupportedModelError(
@@ -426,7 +435,7 @@ class VllmEngine(Engine):
             )
         return most - len(prompt.ids)
 
-    def _continuation(self, one: Answer, finish: str | None = None) -> Continuation:
+    def _continuation(self, one: Answer, prompt: Prompt, finish: str | None = None) -> Continuation:
         """An answer as the other engines have it.
 
         Raises:
@@ -436,6 +445,11 @@ class VllmEngine(Engine):
 
         log_prob, _, certainty, entropy = torch.from_numpy(one.signals)
         check_stats(log_prob, certainty, entropy)
+        if prompt.blind:
+            one.signals[1] = 0.0
+            one.by_layer = None if one.by_layer is None else np.zeros_like(one.by_layer)
+        elif np.isnan(one.signals[1]).any():
+            raise VllmError("the tap saw no attention for a token of this response")
         if finish is None:
             finish = "length"
             if one.finish == "stop":

@@ -174,6 +174,8 @@ class Tap:
         shares /= self._heads(shares.device)
         wanted = [row for row, place in enumerate(step.places) if place is not None]
         places = [place for place in step.places if place is not None]
+        if not wanted:
+            return  # a prompt that is still being read
         if len(wanted) < len(step.places):
             shares = shares[torch.tensor(wanted, device=shares.device)]
         self.ledger.file("looks", places, shares)
@@ -198,6 +200,8 @@ class Tap:
                 if place is not None:
                     rows.append(row)
                     targets.append(one.asking.given[place[1]])
+        if not rows:
+            return
         where = torch.tensor(rows, device=hidden.device)
         if step.tail.rows is not None:
             where = step.tail.rows[where]

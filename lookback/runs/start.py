@@ -10,6 +10,8 @@ from pathlib import Path
 
 from lookback.benchmarks.base import LeavingOut
 from lookback.engines import Progress
+from lookback.runs.job import Job
+from lookback.runs.jobs import check_begin, check_siblings
 from lookback.runs.layout import (
     OURS,
     SHARD,
@@ -78,6 +80,7 @@ def start(
     *,
     workers: int = 1,
     retry_failed: bool = False,
+    job: Job | None = None,
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Summary:
@@ -89,6 +92,7 @@ def start(
         out: the folder.
         workers: processes that share the work.
         retry_failed: try items again that failed before.
+        job: make this part of the run alone, in a folder of its own in `out`.
         progress: called with (pieces of work done, of so many).
         say: told in a line what a user should know.
 
@@ -96,7 +100,8 @@ def start(
         RunError: the folder holds another run, or another process is writing to it.
     """
     _check_workers(workers)
-    folder = Path(out)
+    check_begin(Path(out), job)
+    folder = Path(out) if job is None else job.folder(Path(out))
     _check_ours(folder)
     worker = Worker(plan, folder)
     _tell(worker, say)
@@ -108,7 +113,7 @@ def start(
         if held is None:
             folder.mkdir(parents=True, exist_ok=True)
             held = lock(folder)
-        manifest = _begin(plan, folder, worker, say)
+        manifest = _begin(plan, folder, worker, job, say)
         damage = _find_damage(folder, manifest)
         remove_leftovers(folder)
         manifest.write(folder)
@@ -125,15 +130,18 @@ def start(
             held.release()
 
 
-def estimate(plan: Plan, workers: int = 1, tries: int = 3) -> Estimate:
+def estimate(plan: Plan, workers: int = 1, tries: int = 3, job: Job | None = None) -> Estimate:
     """Try the first items without keeping anything; the very first only warms up."""
     _check_workers(workers)
     worker = Worker(plan, Path()).load()
-    total = len(worker.places)
+    shards = worker.shards if job is None else job.share(worker.shards)
+    places = worker.places_in(shards)
+    looked = len({*worker.places[: plan.look]}.intersection(places))
+    total = len(places)
     if total < 2:
         raise RunError(f"there is nothing to estimate for {total} items: run it")
     tokens, failed, layers, looking = [], 0, 0, 0.0
-    for number, place in enumerate(worker.places[: tries + 1]):
+    for number, place in enumerate(places[: tries + 1]):
         if number == 1:
             began = time.perf_counter()
         head, candidates, _ = worker.sample(place)
@@ -151,7 +159,7 @@ def estimate(plan: Plan, workers: int = 1, tries: int = 3) -> Estimate:
         failed += head["error"] is not None
     tried = len(tokens) - 1
     each = (time.perf_counter() - began - looking) / tried
-    seconds = (each * total + looking / tried * min(plan.look, total)) / workers
+    seconds = (each * total + looking / tried * looked) / workers
     bytes_per_token = BYTES_A_TOKEN + BYTES_PER_SHARE * layers
     megabytes = sum(tokens) / len(tokens) * total * bytes_per_token / 1e6
     return Estimate(total, len(tokens), seconds, megabytes, failed)
@@ -174,17 +182,22 @@ def _check_ours(folder: Path) -> None:
         raise RunError(f"{str(folder)!r} holds other files: name a new folder with --out")
 
 
-def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None]) -> Manifest:
+def _begin(
+    plan: Plan, folder: Path, worker: Worker, job: Job | None, say: Callable[[str], None]
+) -> Manifest:
     """The manifest of a run that begins, or of the one that is there if it is the same.
 
     One that failed altogether has nothing to lose, and begins anew, whatever its settings were.
     """
     engine, benchmark = worker.engine, worker.benchmark
+    every = worker.shards
+    shards = every if job is None else job.share(every)
     manifest = Manifest.begin(
         settings=plan.settings(engine, benchmark, worker.source.identity),
         defaults=engine.family.defaults,
-        items=len(worker.places),
-        shards=worker.shards,
+        items=len(worker.places_in(shards)),
+        shards=shards,
+        job=job and replace(job, items=len(worker.places), shards=len(every)),
         scorers={name: get_scorer(name.partition("@")[0]).defaults for name in plan.scorers},
         looks=plan.look,
         candidates=plan.candidates,
@@ -194,6 +207,8 @@ def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None])
         title=benchmark.title,
         versions=versions(engine.identity().versions),
     )
+    if job is not None:
+        check_siblings(folder.parent, job, manifest)
     if not (folder / MANIFEST).exists():
         return manifest
     before = Manifest.read(folder)
@@ -251,7 +266,7 @@ def _work(manifest: Manifest, worker: Worker, workers: int, progress: Progress |
         record = read_record(folder, shard)
         missing[shard] = [t for t in tables if record is None or t not in record.tables]
     sizes = Counter(place // SHARD for place in worker.places)
-    total = len(worker.places) * len(tables)
+    total = manifest.items * len(tables)
     before = done = total - sum(sizes[shard] * len(left) for shard, left in missing.items())
 
     def report(stage: str, place: int, error: str | None) -> None:
@@ -289,7 +304,7 @@ def _finish(folder: Path, worked: int) -> Summary:
         for row in run.table("looks", ("item", "error")).to_pylist():
             if row["error"]:
                 failed.append((names[row["item"]], f"look: {row['error']}"))
-    status = "failed" if broken == len(items) else "finished"
+    status = "failed" if items and broken == len(items) else "finished"
     replace(run.manifest, status=status, done=len(items), failed=broken).write(folder)
     return Summary(Run(folder), len(items), failed, worked, run.manifest.left_out)
 

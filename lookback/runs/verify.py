@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lookback.runs.jobs import Folders, read_folders
 from lookback.runs.layout import REMAKE, SHARD, RunError, shard_path
 from lookback.runs.manifest import MANIFEST, Manifest
 from lookback.runs.records import (
@@ -96,7 +97,10 @@ def verify(folder: Path) -> Verification:
     Raises:
         RunError: there is no run.
     """
-    manifest = Manifest.read(folder)
+    folders = read_folders(folder)
+    if folders.jobs:
+        return _verify_jobs(folders)
+    manifest = folders.manifest
     if not manifest.recorded:
         what = f"has format {manifest.format}, which has no checksums"
         problem = Problem(MANIFEST, what, "the run can be read, but not verified")
@@ -106,6 +110,20 @@ def verify(folder: Path) -> Verification:
     tables = [table for record in records.values() for table in record.tables.values()]
     size = sum(table.bytes for table in tables)
     return Verification(manifest, len(records), len(tables), size, problems)
+
+
+def _verify_jobs(folders: Folders) -> Verification:
+    """The same of all jobs of a run."""
+    found = [(path.name, verify(path)) for path, _ in folders.parts]
+    problems = [
+        replace(problem, file=f"{name}/{problem.file}")
+        for name, one in found
+        for problem in one.problems
+    ]
+    shards, files, size = (
+        sum(getattr(one, name) for _, one in found) for name in ("shards", "files", "bytes")
+    )
+    return Verification(folders.manifest, shards, files, size, problems)
 
 
 def read_records(folder: Path, manifest: Manifest) -> tuple[dict[int, Record], list[Problem]]:

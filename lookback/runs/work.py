@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -66,9 +66,14 @@ class Worker:
         """Those that have items."""
         return sorted({place // SHARD for place in self.places})
 
+    def places_in(self, shards: Collection[int]) -> list[int]:
+        """The positions of the items of some shards."""
+        wanted = set(shards)
+        return [place for place in self.places if place // SHARD in wanted]
+
     def work(self, shard: int, report: Report) -> None:
         """Make every table of a shard that is not recorded."""
-        places = [place for place in self.places if place // SHARD == shard]
+        places = self.places_in([shard])
         record = read_record(self.folder, shard)
         if record is None:
             self._sample(shard, places, report)

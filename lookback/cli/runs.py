@@ -1,4 +1,4 @@
-"""The commands about runs: `run`, `runs verify`, `study`, `studies`. Parse, call, print."""
+"""The commands about runs: `run`, `study`, `studies`. Parse, call, print."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ from lookback.cli.terminal import (
     show_study,
     show_summary,
     show_table,
-    show_verification,
 )
 
 
@@ -207,31 +206,6 @@ def run(
         raise typer.Exit(FAILED)
 
 
-runs_app = typer.Typer(help="Look after runs that are there.", no_args_is_help=True)
-app.add_typer(runs_app, name="runs")
-
-
-@runs_app.command("verify")
-def verify_runs(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Folders of runs, or folders that hold such folders.")
-    ],
-    as_json: Json = False,
-) -> None:
-    """Compare every byte of runs with what was recorded when they were written."""
-    from lookback.runs.opening import find_runs
-    from lookback.runs.verify import verify
-
-    found = {str(folder): verify(folder) for folder in find_runs(runs)}
-    if as_json:
-        print_json([{"run": name} | one.to_dict() for name, one in found.items()])
-    else:
-        for name, one in found.items():
-            show_verification(name, one)
-    if not all(one.ok for one in found.values()):
-        raise typer.Exit(1)
-
-
 @app.command()
 def study(
     name: Annotated[str, typer.Argument(help="One of `lookback studies`, or all.")],
@@ -272,7 +246,7 @@ def study(
     given = Runs(open_runs(runs), ns=ns)
     for one in given:
         if one.manifest.status == "running":
-            say(f"{one.path} is not finished: the numbers are of a part")
+            say(f"{one.path} is not finished: the numbers are of a part (`lookback runs status`)")
         elif one.manifest.status == "failed":
             say(f"{one.path}: every item failed, see `lookback run`")
         if not one.manifest.recorded:

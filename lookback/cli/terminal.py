@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lookback.engines import Progress
     from lookback.engines.checks import CheckReport
     from lookback.runs.start import Summary
+    from lookback.runs.status import Status, Tally
     from lookback.runs.verify import Verification
     from lookback.scores.base import Scorer
     from lookback.studies import Result
@@ -144,6 +145,35 @@ def show_verification(name: str, found: Verification) -> None:
     shards = f"{total} shards" if found.shards == total else f"{found.shards} of {total} shards"
     print(f"{name}: {found.manifest.status}, {shards}, {found.files} tables, ", end="")
     print("all as written" if found.ok else f"{len(found.problems)} problems")
+
+
+def show_status(name: str, found: Status, most: int = 20) -> None:
+    """How far a run is, on stdout, with the jobs that are not done; what to do, on stderr."""
+    whole = found.whole
+    print(f"{name}: {whole.status}, {whole.done} of {whole.items} items tried, ", end="")
+    print(f"{whole.failed} failed, {found.missing} missing")
+    for table, count in sorted((whole.unscored or {}).items()):
+        print(f"{table}: missing for {count} of the items tried")
+    count, todo = len(found.jobs), set(found.open_jobs)
+    if count:
+        print(f"{count - len(todo)} of {count} jobs are done")
+    shown = [i for i, job in enumerate(found.jobs) if i in todo or job.failed]
+    if shown:
+        columns = ("shard", "status", "tried", "of", "failed")
+        show_table(columns, [(f"{i}/{count}", *_cells(found.jobs[i])) for i in shown[:most]])
+    if len(shown) > most:
+        print(f"and {len(shown) - most} more: --json has all")
+    if whole.status == "running":
+        say(f"{name}: {found.remedy}")
+    elif whole.failed:
+        say(f"{name}: --retry-failed tries items again that failed")
+
+
+def _cells(job: Tally) -> tuple[str, ...]:
+    """A job as a row; of one that has not begun nothing is known."""
+    if job.items is None:
+        return job.status, "", "", ""
+    return job.status, str(job.done), str(job.items), str(job.failed)
 
 
 def show_study(name: str, result: Result, written: list[Path]) -> None:

@@ -151,6 +151,11 @@ def forget(folder: Path, shard: int, tables: Collection[str]) -> None:
         shard_path(folder, table, shard).unlink(missing_ok=True)
 
 
+def checksum_of(data: bytes) -> str:
+    """The sha256 of a file's content."""
+    return hashlib.sha256(data).hexdigest()
+
+
 def checksum(path: Path) -> str:
     """The sha256 of a file."""
     with open(path, "rb") as file:

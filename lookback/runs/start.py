@@ -102,7 +102,7 @@ def start(
     _check_workers(workers)
     check_begin(Path(out), job)
     folder = Path(out) if job is None else job.folder(Path(out))
-    _check_ours(folder)
+    check_ours(folder)
     worker = Worker(plan, folder)
     _tell(worker, say)
     # A second writer is refused before it loads a model; a new folder is made after that, when
@@ -170,7 +170,7 @@ def _check_workers(workers: int) -> None:
         raise RunError(f"workers = {workers}: must be at least 1")
 
 
-def _check_ours(folder: Path) -> None:
+def check_ours(folder: Path) -> None:
     """Refuse a folder that is no run of ours, before anything in it is touched."""
     if not folder.exists():
         return

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lookback.images import load_images
 from lookback.limits import VIDEO_FRAMES, VIDEO_MIB, VIDEO_PIXELS, one_line
 from lookback.reading import check_file
+from lookback.storage import readable, to_path
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -49,7 +50,7 @@ def load_video(video: VideoLike, frames: int = FRAMES) -> list[Image]:
         if not found:
             raise ValueError("a video needs at least one frame")
         return found
-    path = Path(video)
+    path = to_path(video)
     try:
         check_file(path, VIDEO_MIB)
     except FileNotFoundError:
@@ -62,7 +63,8 @@ def load_video(video: VideoLike, frames: int = FRAMES) -> list[Image]:
             "frames as a list of images"
         ) from error
     try:
-        with av.open(str(path)) as container:
+        source = readable(path)
+        with av.open(str(source) if isinstance(source, Path) else source) as container:
             return _evenly(container, frames)
     except av.FFmpegError as error:
         raise ValueError(f"cannot read the video {str(video)!r}: {one_line(error)}") from error

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lookback.cli.app import Json, app
+from lookback.cli.app import Json, RunFolders, app
 from lookback.cli.start import FAILED
 from lookback.cli.terminal import (
     long_progress,
@@ -19,13 +18,10 @@ from lookback.cli.terminal import (
 
 runs_app = typer.Typer(help="Look after runs that are there.", no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
-Runs = Annotated[
-    list[Path], typer.Argument(help="Folders of runs, or folders that hold such folders.")
-]
 
 
 @runs_app.command("verify")
-def verify_runs(runs: Runs, as_json: Json = False) -> None:
+def verify_runs(runs: RunFolders, as_json: Json = False) -> None:
     """Compare every byte of runs with what was recorded when they were written."""
     from lookback.runs.opening import find_runs
     from lookback.runs.verify import verify
@@ -41,7 +37,7 @@ def verify_runs(runs: Runs, as_json: Json = False) -> None:
 
 
 @runs_app.command("status")
-def show_runs(runs: Runs, as_json: Json = False) -> None:
+def show_runs(runs: RunFolders, as_json: Json = False) -> None:
     """How many items were tried, failed and are missing; and which jobs of --shard are.
 
     The exit status is 3 unless every item of all runs was tried and none failed.
@@ -61,10 +57,14 @@ def show_runs(runs: Runs, as_json: Json = False) -> None:
 
 @runs_app.command("merge")
 def merge_runs(
-    run: Annotated[Path, typer.Argument(help="The --out of jobs that were run with --shard.")],
+    run: Annotated[str, typer.Argument(help="The --out of jobs that were run with --shard.")],
     out: Annotated[
-        Path | None,
-        typer.Option(help="The new run's folder; by default RUN-merged.", show_default=False),
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="The new run's folder; by default RUN-merged.",
+            show_default=False,
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -73,10 +73,12 @@ def merge_runs(
     The jobs' folders stay as they are. (To read a run it need not be merged.)
     """
     from lookback.runs.merge import merge
+    from lookback.storage import to_path
 
-    target = out or run.with_name(f"{run.name}-merged")
+    folder = to_path(run)
+    target = to_path(out) if out else folder.with_name(f"{folder.name}-merged")
     with long_progress(f"merging to {target}", "shards") as bar:
-        made = merge(run, target, progress=bar, say=say)
+        made = merge(folder, target, progress=bar, say=say)
     manifest = made.manifest
     counts = {"items": manifest.items, "failed": manifest.failed, "shards": len(manifest.shards)}
     if as_json:

@@ -20,6 +20,7 @@ from lookback.cli.app import (
     MaxNewTokens,
     Metric,
     Revision,
+    RunFolders,
     Settings,
     Source,
     Temperature,
@@ -44,6 +45,7 @@ from lookback.cli.terminal import (
     show_summary,
     show_table,
 )
+from lookback.storage import AnyPath, to_path
 
 
 @app.command()
@@ -57,8 +59,12 @@ def run(
         typer.Option(help="A hub id or a folder; by default the embedded one.", show_default=False),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="The run's folder; by default runs/ and what it is.", show_default=False),
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="The run's folder, here or at s3://, gs://, ...; by default runs/ and what it is.",
+            show_default=False,
+        ),
     ] = None,
     n: Annotated[int, typer.Option("-n", "--n", help="How many candidates per item.")] = 25,
     seed: Annotated[int, typer.Option(help="The same seed draws the same candidates.")] = 42,
@@ -73,8 +79,9 @@ def run(
     metric: Metric = None,
     allow_outside: AllowOutside = False,
     candidates: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
+            metavar="PATH",
             help="Do not draw: take these responses, a JSONL file or another run.",
             show_default=False,
         ),
@@ -151,10 +158,10 @@ def run(
         raise ValueError(f"workers = {workers}: must be at least 1")
     if prune is None and prune_by is not None:
         raise typer.BadParameter("it goes with --prune", param_hint="--prune-by")
-    settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data and str(data)}
+    settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data}
     settings |= {"split": split, "limit": limit, "revision": revision, "dtype": dtype}
     settings |= {"engine": engine, "source": source, "metric": metric}
-    if candidates is not None and holds_run(candidates):
+    if candidates is not None and holds_run(to_path(candidates)):
         same = settings_like(Run(candidates), model)
         settings = {key: same[key] if given is None else given for key, given in settings.items()}
     settings["engine"] = settings["engine"] or "transformers"
@@ -162,7 +169,7 @@ def run(
         settings["benchmark"] = _own_data(settings["data"])
     plan = Plan(
         **settings,
-        candidates=None if candidates is None else str(candidates),
+        candidates=candidates,
         judge={"model": judge_model} if judge_model else {},
         n=n,
         temperature=temperature,
@@ -183,7 +190,7 @@ def run(
         return
     from lookback.runs.start import start
 
-    folder = out or _folder(plan)
+    folder = to_path(out) if out else _folder(plan)
     with long_progress(f"{plan.benchmark} to {folder}", "steps") as bar:
         summary = start(
             plan,
@@ -209,10 +216,10 @@ def run(
 @app.command()
 def study(
     name: Annotated[str, typer.Argument(help="One of `lookback studies`, or all.")],
-    runs: Annotated[
-        list[Path], typer.Argument(help="Folders of runs, or folders that hold such folders.")
-    ],
-    out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("studies"),
+    runs: RunFolders,
+    out: Annotated[
+        str, typer.Option(metavar="PATH", help="Where tables and figures go.")
+    ] = "studies",
     settings: Settings = None,
     allow_outside: AllowOutside = False,
     items: Annotated[
@@ -252,11 +259,11 @@ def study(
         if not one.manifest.recorded:
             say(f"{one.path} has format {one.manifest.format}: it cannot be verified")
     if name == ALL:
-        _report(given, out, items, as_json)
+        _report(given, to_path(out), items, as_json)
         return
     with console(stderr=True).status(name):
         result = get_study(name)(given, settings_of(settings))
-        written = write(name, result, out)
+        written = write(name, result, to_path(out))
     if as_json:
         print_json({"study": name, "rows": result.rows, "notes": result.notes})
     else:
@@ -282,7 +289,7 @@ def studies(as_json: Json = False) -> None:
     show_table(columns, [(s.name, s.paper or "-", ", ".join(s.params), s.about) for s in known])
 
 
-def _report(given: Any, out: Path, items: int | None, as_json: bool) -> None:
+def _report(given: Any, out: AnyPath, items: int | None, as_json: bool) -> None:
     """Every study's files, and one page with all of them; then what they found."""
     from lookback.report import report
     from lookback.report.findings import find
@@ -333,7 +340,7 @@ def _own_data(data: str | None) -> str:
     """The benchmark that a file of one's own is."""
     from lookback.benchmarks.own import own_name
 
-    if data is None or Path(data).is_dir():
+    if data is None or to_path(data).is_dir():
         raise ValueError(
             "name a --benchmark (`lookback benchmarks` lists them), or a file of your own: "
             "--data FILE"

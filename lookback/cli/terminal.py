@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lookback.limits import one_line
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from lookback.runs.status import Status, Tally
     from lookback.runs.verify import Verification
     from lookback.scores.base import Scorer
+    from lookback.storage import AnyPath
     from lookback.studies import Result
 
 LONGEST = 2000
@@ -176,7 +176,7 @@ def _cells(job: Tally) -> tuple[str, ...]:
     return job.status, str(job.done), str(job.items), str(job.failed)
 
 
-def show_study(name: str, result: Result, written: list[Path]) -> None:
+def show_study(name: str, result: Result, written: Sequence[AnyPath]) -> None:
     """A study's tables and notes, and where its files are."""
     from rich.table import Table as RichTable
     from rich.text import Text

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from lookback.runs.layout import RunError
+from lookback.storage import AnyPath
 
 NAME = re.compile(r"job-(\d+)-of-(\d+)")
 MOST = 100_000
@@ -58,7 +58,7 @@ class Job:
         """Its part of all shards: every so-many-th, so that all jobs have about as many."""
         return list(shards[self.index :: self.of])
 
-    def folder(self, out: Path) -> Path:
+    def folder(self, out: AnyPath) -> AnyPath:
         """Where it writes."""
         return out / self.name
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from lookback.runs.job import Job
 from lookback.runs.layout import RunError
 from lookback.runs.manifest import MANIFEST, Manifest, find_difference
+from lookback.storage import AnyPath, names_in
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Folders:
     """
 
     manifest: Manifest
-    parts: Sequence[tuple[Path, Manifest]]
+    parts: Sequence[tuple[AnyPath, Manifest]]
     missing: Sequence[int] = ()
 
     @property
@@ -42,7 +42,7 @@ class Folders:
         return job.of if job and self.manifest.job is None else 0
 
 
-def read_folders(folder: Path) -> Folders:
+def read_folders(folder: AnyPath) -> Folders:
     """The run in a folder: made there, or by jobs in folders of its own.
 
     Raises:
@@ -60,21 +60,19 @@ def read_folders(folder: Path) -> Folders:
     return Folders(_combine(manifests, complete=not missing), parts, missing)
 
 
-def find_jobs(folder: Path) -> list[Job]:
+def find_jobs(folder: AnyPath) -> list[Job]:
     """The jobs that have begun in a folder, by their index; those without a manifest have not."""
-    if not folder.is_dir():
-        return []
-    found = filter(None, (Job.of_folder(path.name) for path in folder.iterdir()))
+    found = filter(None, map(Job.of_folder, names_in(folder)))
     begun = [job for job in found if (folder / job.name / MANIFEST).exists()]
     return sorted(begun, key=lambda job: (job.of, job.index))
 
 
-def holds_run(folder: Path) -> bool:
+def holds_run(folder: AnyPath) -> bool:
     """Whether a folder is a run, made there or by jobs."""
     return (folder / MANIFEST).exists() or bool(find_jobs(folder))
 
 
-def check_begin(out: Path, job: Job | None) -> None:
+def check_begin(out: AnyPath, job: Job | None) -> None:
     """Refuse a folder in which a job, or a run without jobs, cannot begin.
 
     Raises:
@@ -95,7 +93,7 @@ def check_begin(out: Path, job: Job | None) -> None:
         _check_count(out, [*others, job])
 
 
-def check_siblings(out: Path, job: Job, manifest: Manifest) -> None:
+def check_siblings(out: AnyPath, job: Job, manifest: Manifest) -> None:
     """Refuse to begin a job of another run than those that have begun.
 
     Raises:
@@ -110,7 +108,9 @@ def check_siblings(out: Path, job: Job, manifest: Manifest) -> None:
             return  # all others were compared with it when they began
 
 
-def _check_jobs(folder: Path, parts: Sequence[tuple[Path, Manifest]], jobs: Sequence[Job]) -> None:
+def _check_jobs(
+    folder: AnyPath, parts: Sequence[tuple[AnyPath, Manifest]], jobs: Sequence[Job]
+) -> None:
     """Refuse folders that are not jobs of one run."""
     _check_count(folder, jobs)
     owners: dict[int, Job] = {}
@@ -130,7 +130,7 @@ def _check_jobs(folder: Path, parts: Sequence[tuple[Path, Manifest]], jobs: Sequ
                 )
 
 
-def _check_count(folder: Path, jobs: Iterable[Job]) -> None:
+def _check_count(folder: AnyPath, jobs: Iterable[Job]) -> None:
     counts = sorted({job.of for job in jobs})
     if len(counts) > 1:
         raise RunError(
@@ -139,7 +139,7 @@ def _check_count(folder: Path, jobs: Iterable[Job]) -> None:
         )
 
 
-def _check_same(folder: Path, first: Job, before: Manifest, job: Job, now: Manifest) -> None:
+def _check_same(folder: AnyPath, first: Job, before: Manifest, job: Job, now: Manifest) -> None:
     """Refuse two jobs of different runs; name the first setting that differs."""
     pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = [
         (before.settings, now.settings),

@@ -17,6 +17,7 @@ from typing import Any
 from lookback.reading import read_bytes
 from lookback.runs.job import Job
 from lookback.runs.layout import RunError, replacing
+from lookback.storage import AnyPath
 
 MANIFEST = "manifest.json"
 FORMAT = 3
@@ -116,7 +117,7 @@ class Manifest:
         return cls(**given, commit=commit(), created=now)
 
     @classmethod
-    def read(cls, folder: Path) -> Manifest:
+    def read(cls, folder: AnyPath) -> Manifest:
         """The manifest of the run in a folder.
 
         Raises:
@@ -143,7 +144,7 @@ class Manifest:
             )
         return found
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: AnyPath) -> None:
         """Write it, whole or not at all."""
         with replacing(folder / MANIFEST) as temporary:
             temporary.write_text(self._json(), encoding="utf-8")
@@ -157,7 +158,7 @@ class Manifest:
         whole = data | {"checksum": checksum(data)}
         return json.dumps(whole, indent=1, allow_nan=False) + "\n"
 
-    def check_format(self, folder: Path) -> None:
+    def check_format(self, folder: AnyPath) -> None:
         """Refuse to go on with a run of an older format.
 
         Raises:
@@ -169,7 +170,7 @@ class Manifest:
                 "use another --out"
             )
 
-    def check_same(self, folder: Path, now: Manifest) -> None:
+    def check_same(self, folder: AnyPath, now: Manifest) -> None:
         """Refuse to go on with a run of other settings; name the first that differs.
 
         Raises:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from lookback.engines import Progress
 from lookback.reading import read_bytes
@@ -20,11 +19,12 @@ from lookback.runs.run import Run
 from lookback.runs.start import check_ours
 from lookback.runs.status import read_status
 from lookback.runs.verify import find_problems, read_records, refuse
+from lookback.storage import AnyPath, names_in
 
 
 def merge(
-    folder: Path,
-    out: Path,
+    folder: AnyPath,
+    out: AnyPath,
     *,
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda line: None,
@@ -62,7 +62,7 @@ def merge(
     return Run(out)
 
 
-def _complete(folder: Path) -> Folders:
+def _complete(folder: AnyPath) -> Folders:
     """The jobs of a run in which nothing is missing."""
     folders = read_folders(folder)
     if not folders.jobs:
@@ -73,7 +73,7 @@ def _complete(folder: Path) -> Folders:
     return folders
 
 
-def _begin(folders: Folders, out: Path) -> None:
+def _begin(folders: Folders, out: AnyPath) -> None:
     """The manifest of a run that is not finished, and away with what of it is damaged."""
     manifest = replace(folders.manifest, status="running", done=0, failed=0)
     if (out / MANIFEST).exists():
@@ -104,7 +104,7 @@ def _tell_versions(folders: Folders, say: Callable[[str], None]) -> None:
                 return
 
 
-def _shards(folders: Folders) -> Iterator[tuple[Path, int, Record]]:
+def _shards(folders: Folders) -> Iterator[tuple[AnyPath, int, Record]]:
     for source, manifest in folders.parts:
         records, problems = read_records(source, manifest)
         refuse(source, problems + find_problems(source, manifest, records))
@@ -112,7 +112,7 @@ def _shards(folders: Folders) -> Iterator[tuple[Path, int, Record]]:
             yield source, shard, record
 
 
-def _copy_shard(source: Path, out: Path, shard: int, record: Record) -> None:
+def _copy_shard(source: AnyPath, out: AnyPath, shard: int, record: Record) -> None:
     """Its tables, then its record."""
     forget(out, shard, ["items", "candidates"])
     for table, known in record.tables.items():
@@ -127,12 +127,13 @@ def _copy_shard(source: Path, out: Path, shard: int, record: Record) -> None:
     record.write(out, shard)
 
 
-def _copy_timings(source: Path, out: Path) -> None:
-    for path in sorted((source / "timings").glob("*.json")):
-        _write(out / "timings" / path.name, read_bytes(path))
+def _copy_timings(source: AnyPath, out: AnyPath) -> None:
+    for name in names_in(source / "timings"):
+        if name.endswith(".json"):
+            _write(out / "timings" / name, read_bytes(source / "timings" / name))
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: AnyPath, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_bytes(data)

@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,6 +40,7 @@ from lookback.scores.base import get_scorer
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
 from lookback.signals import BY_LAYER, PRUNED, SIGNALS, Candidates, Floats
+from lookback.storage import AnyPath, RemotePath, each, names_in, to_path
 
 
 class Run:
@@ -58,12 +58,12 @@ class Run:
         RunError: there is no run, or it is damaged: the message names the file and what to do.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str] | RemotePath) -> None:
+        self.path = to_path(path)
         self.folders = folders = read_folders(self.path)
         self.manifest = folders.manifest
-        self._parts: list[tuple[Path, dict[int, Record]]] = []
-        self._folder_of: dict[int, Path] = {}
+        self._parts: list[tuple[AnyPath, dict[int, Record]]] = []
+        self._folder_of: dict[int, AnyPath] = {}
         tables: dict[str, list[int]] = {table: [] for table in self.manifest.tables}
         for folder, manifest in folders.parts:
             records, shards = _read_shards(folder, manifest)
@@ -143,9 +143,11 @@ class Run:
             for folder, records in self._parts:
                 refuse(folder, find_changes(folder, records, name))
             self._verified.add(name)
-        parts = [
-            read_table(self._folder_of[shard], name, shard, names) for shard in self._shards[name]
-        ]
+
+        def read(shard: int) -> pa.Table:
+            return read_table(self._folder_of[shard], name, shard, names)
+
+        parts = list(each(self.path, read, self._shards[name]))
         return pa.concat_tables(parts) if parts else empty_table(name, names)
 
     @cached_property
@@ -400,10 +402,14 @@ class Run:
         (Format 1 called the stage "what".)
         """
         rows = []
-        files = [file for folder, _ in self._parts for file in folder.glob("timings/*.json")]
-        for file in sorted(files, key=lambda file: file.name):
+        folders = [folder / "timings" for folder, _ in self._parts]
+        files = [
+            folder / name for folder in folders for name in names_in(folder) if _is_shown(name)
+        ]
+        files.sort(key=lambda file: file.name)
+        for file, data in zip(files, each(self.path, read_bytes, files), strict=True):
             try:
-                rows += [dict(row) for row in json.loads(read_bytes(file).decode("utf-8"))]
+                rows += [dict(row) for row in json.loads(data.decode("utf-8"))]
             except (ValueError, TypeError) as error:
                 raise RunError(
                     f"cannot read {str(file)!r} ({error}): what took how long is not known for "
@@ -425,8 +431,13 @@ class Run:
         return read_candidates(self._folder_of[place // SHARD], self.manifest, place)
 
 
+def _is_shown(name: str) -> bool:
+    """Whether a file of timings is one, and not what a system left there."""
+    return name.endswith(".json") and not name.startswith(".")
+
+
 def _read_shards(
-    folder: Path, manifest: Manifest
+    folder: AnyPath, manifest: Manifest
 ) -> tuple[dict[int, Record], dict[str, list[int]]]:
     """The records of the shards in a folder, and for each table the numbers of those that have it.
 

@@ -15,6 +15,7 @@ from lookback.runs.jobs import check_begin, check_siblings
 from lookback.runs.layout import (
     OURS,
     SHARD,
+    Lock,
     RunError,
     lock,
     read_table,
@@ -29,6 +30,7 @@ from lookback.runs.verify import Problem, find_problems, read_records, refuse
 from lookback.runs.work import Worker
 from lookback.scores.base import get_scorer
 from lookback.signals import BY_LAYER
+from lookback.storage import AnyPath, RemotePath, to_path
 
 SAID = 5
 """Lines left out that are told one by one."""
@@ -76,7 +78,7 @@ class Estimate:
 
 def start(
     plan: Plan,
-    out: str | Path,
+    out: str | AnyPath,
     *,
     workers: int = 1,
     retry_failed: bool = False,
@@ -100,8 +102,10 @@ def start(
         RunError: the folder holds another run, or another process is writing to it.
     """
     _check_workers(workers)
-    check_begin(Path(out), job)
-    folder = Path(out) if job is None else job.folder(Path(out))
+    whole = to_path(out)
+    _check_shared(whole, workers)
+    check_begin(whole, job)
+    folder = whole if job is None else job.folder(whole)
     check_ours(folder)
     worker = Worker(plan, folder)
     _tell(worker, say)
@@ -123,7 +127,7 @@ def start(
         worker.plan = replace(plan, scorers=tuple(manifest.scorers), look=manifest.looks)
         if retry_failed:
             _forget_failures(folder)
-        worked = _work(manifest, worker, workers, progress)
+        worked = _work(manifest, worker, workers, _watching(held, progress))
         return _finish(folder, worked)
     finally:
         if held is not None:
@@ -170,7 +174,24 @@ def _check_workers(workers: int) -> None:
         raise RunError(f"workers = {workers}: must be at least 1")
 
 
-def check_ours(folder: Path) -> None:
+def _check_shared(folder: AnyPath, workers: int) -> None:
+    """Refuse a place that other processes do not see."""
+    if isinstance(folder, RemotePath) and folder.scheme == "memory" and workers > 1:
+        raise RunError(f"{str(folder)!r} is in the memory of one process: use --workers 1")
+
+
+def _watching(held: Lock, progress: Progress | None) -> Progress:
+    """Progress that is told as long as this process has the right to write."""
+
+    def tell(done: int, total: int) -> None:
+        held.check()
+        if progress:
+            progress(done, total)
+
+    return tell
+
+
+def check_ours(folder: AnyPath) -> None:
     """Refuse a folder that is no run of ours, before anything in it is touched."""
     if not folder.exists():
         return
@@ -183,7 +204,7 @@ def check_ours(folder: Path) -> None:
 
 
 def _begin(
-    plan: Plan, folder: Path, worker: Worker, job: Job | None, say: Callable[[str], None]
+    plan: Plan, folder: AnyPath, worker: Worker, job: Job | None, say: Callable[[str], None]
 ) -> Manifest:
     """The manifest of a run that begins, or of the one that is there if it is the same.
 
@@ -203,7 +224,7 @@ def _begin(
         candidates=plan.candidates,
         left_out=len(_left_out(worker)),
         # Absolute, so that studies find the images from another folder.
-        data=plan.data and str(Path(plan.data).expanduser().absolute()),
+        data=plan.data and str(to_path(plan.data).expanduser().absolute()),
         title=benchmark.title,
         versions=versions(engine.identity().versions),
     )
@@ -223,13 +244,13 @@ def _begin(
     return before.with_scorers(manifest.scorers).with_looks(manifest.looks)
 
 
-def _has_candidates(folder: Path, manifest: Manifest) -> bool:
+def _has_candidates(folder: AnyPath, manifest: Manifest) -> bool:
     """Whether anything was drawn, whatever the manifest says: that is never thrown away."""
     records, _ = read_records(folder, manifest)
     return any(record.tables["candidates"].rows for record in records.values())
 
 
-def _find_damage(folder: Path, manifest: Manifest) -> list[Problem]:
+def _find_damage(folder: AnyPath, manifest: Manifest) -> list[Problem]:
     """The tables that are not as they were written, and must be made again.
 
     Raises:
@@ -289,7 +310,7 @@ def _work(manifest: Manifest, worker: Worker, workers: int, progress: Progress |
     return done - before
 
 
-def _finish(folder: Path, worked: int) -> Summary:
+def _finish(folder: AnyPath, worked: int) -> Summary:
     """Count what failed, and say in the manifest that all was tried."""
     run = Run(folder)
     items = run.table("items", ("item", "id", "error")).to_pylist()
@@ -309,7 +330,7 @@ def _finish(folder: Path, worked: int) -> Summary:
     return Summary(Run(folder), len(items), failed, worked, run.manifest.left_out)
 
 
-def _forget_failures(folder: Path) -> None:
+def _forget_failures(folder: AnyPath) -> None:
     """Forget the tables in which anything failed: what went well comes out the same again."""
     for shard in Manifest.read(folder).shards:
         record = read_record(folder, shard)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from lookback.runs.jobs import read_folders
@@ -12,6 +11,7 @@ from lookback.runs.layout import read_table
 from lookback.runs.manifest import Manifest
 from lookback.runs.records import SAMPLED, Record
 from lookback.runs.verify import find_problems, read_records, refuse, unrecorded_shards
+from lookback.storage import AnyPath
 
 MISSING = "missing"
 """The status of a job that has not begun."""
@@ -88,7 +88,7 @@ class Status:
         return told | {"open_jobs": self.open_jobs, "jobs": jobs}
 
 
-def read_status(folder: Path) -> Status:
+def read_status(folder: AnyPath) -> Status:
     """How far the run in a folder is.
 
     Raises:
@@ -110,7 +110,7 @@ def read_status(folder: Path) -> Status:
     return Status(whole.id, Tally(whole.status, whole.items, done, failed, unscored), jobs)
 
 
-def _tally(folder: Path, manifest: Manifest, whole: Manifest) -> Tally:
+def _tally(folder: AnyPath, manifest: Manifest, whole: Manifest) -> Tally:
     """How far what is in one folder is, with the tables that the whole run is to have."""
     if not manifest.recorded:
         shards = unrecorded_shards(folder, manifest)["items"]
@@ -126,7 +126,7 @@ def _tally(folder: Path, manifest: Manifest, whole: Manifest) -> Tally:
     return Tally(manifest.status, manifest.items, done, failed, unscored)
 
 
-def _tried(folder: Path, shards: Iterable[int]) -> tuple[int, int]:
+def _tried(folder: AnyPath, shards: Iterable[int]) -> tuple[int, int]:
     """How many items of some shards were tried, and how many of them failed."""
     errors = [read_table(folder, "items", shard, ["error"])["error"] for shard in shards]
     return sum(map(len, errors)), sum(len(one) - one.null_count for one in errors)

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lookback.engines import optional_settings, require
@@ -25,6 +24,7 @@ from lookback.runs.sources import Questions, get_source
 from lookback.runs.stored import read_candidates
 from lookback.scores.base import get_scorer
 from lookback.signals import BY_LAYER, PRUNED, Asked, Candidates
+from lookback.storage import AnyPath
 
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages
@@ -38,7 +38,7 @@ Report = Callable[[str, int, "str | None"], None]
 class Worker:
     """A benchmark's items and a model, ready to work on any shard once the model is loaded."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: Plan, folder: AnyPath) -> None:
         self.folder, self.plan = folder, plan
         self.benchmark = plan.load_benchmark()
         self.items = plan.items(self.benchmark)

@@ -25,7 +25,8 @@ from typing import Any, TypeVar
 from lookback.limits import one_line
 
 LOCAL = ("file", "local")
-WEB = ("http", "https")
+STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "oci", "memory")
+"""Where an object is written whole or not at all; fsspec knows others, where a half can be seen."""
 AT_ONCE = 16
 """Objects that are asked for at the same time, where many are needed."""
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://(.*)", re.IGNORECASE | re.DOTALL)
@@ -212,18 +213,18 @@ def _connect(address: str) -> tuple[Any, str]:
 
 
 def is_remote(name: object) -> bool:
-    """Whether it names something in an object store: no path, and nothing of the web."""
+    """Whether it names something in an object store: no path, and no other URL."""
     if isinstance(name, RemotePath):
         return True
     found = _ADDRESS.match(name) if isinstance(name, str) else None
-    return found is not None and found[1].lower() not in (*LOCAL, *WEB)
+    return found is not None and found[1].lower() in STORES
 
 
 def to_path(name: str | os.PathLike[str] | RemotePath) -> AnyPath:
     """A path on this machine, or one in an object store: "s3://bucket/run".
 
     Raises:
-        ValueError: it is an address of the web, or was one before a `Path` was made of it.
+        ValueError: it is another address, or was one before a `Path` was made of it.
     """
     if isinstance(name, RemotePath):
         return name
@@ -235,10 +236,10 @@ def to_path(name: str | os.PathLike[str] | RemotePath) -> AnyPath:
     scheme, rest = found[1].lower(), found[2]
     if scheme in LOCAL:
         return Path(rest)
-    if scheme in WEB:
+    if scheme not in STORES:
         raise ValueError(
-            f"{name!r:.200} is of the web, where runs and data are not read: download it, or name "
-            "a folder, a file, or an object store (s3://, gs://)"
+            f"{name!r:.200} is no place for runs and data: give a path, or an address of an object "
+            f"store ({', '.join(STORES)})"
         )
     if not rest.strip("/"):
         raise ValueError(f"{name!r} names no folder: write {scheme}://BUCKET/FOLDER")

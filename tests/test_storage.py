@@ -99,9 +99,19 @@ def test_what_is_where():
     assert to_path("C://runs") == Path("C://runs")
     assert isinstance(to_path("gs://bucket/run"), RemotePath)
     assert is_remote("s3://b/x")
-    for name in ("x", "http://a/b", "https://a/b", "file:///x", "data:image/png;base64,", None):
+    for name in (
+        "x",
+        "http://a/b",
+        "https://a/b",
+        "ftp://a/b",
+        "file:///x",
+        "data:image/png;base64,",
+        None,
+    ):
         assert not is_remote(name)
-    with pytest.raises(ValueError, match="is of the web"):
+    with pytest.raises(
+        ValueError, match="is no place for runs and data: give a path, or an address of"
+    ):
         to_path("https://example.org/run")
     with pytest.raises(ValueError, match="was an address: give it as text, not as a Path"):
         to_path(Path("s3://bucket/run"))
@@ -200,7 +210,9 @@ def test_libraries_open_what_is_there(folder):
     ("address", "said"),
     [
         ("gs://bucket/run", "install gcsfs"),
-        ("nonsense://bucket/run", "is no address of a store: Protocol not known: nonsense"),
+        ("nonsense://bucket/run", "is no place for runs and data"),
+        ("ftp://host/run", "is no place for runs and data"),
+        ("https://host/run", "is no place for runs and data"),
     ],
 )
 def test_what_cannot_be_reached_is_named(address, said, command):

@@ -30,7 +30,7 @@ from lookback.runs.verify import Problem, find_problems, read_records, refuse
 from lookback.runs.work import Worker
 from lookback.scores.base import get_scorer
 from lookback.signals import BY_LAYER
-from lookback.storage import AnyPath, RemotePath, to_path
+from lookback.storage import AnyPath, RemotePath, each, to_path
 
 SAID = 5
 """Lines left out that are told one by one."""
@@ -282,10 +282,13 @@ def _work(manifest: Manifest, worker: Worker, workers: int, progress: Progress |
     """Make what is missing; how many pieces of work that was."""
     folder = worker.folder
     tables = [table for table in manifest.tables if table != "candidates"]  # comes with the items
-    missing = {}
-    for shard in manifest.shards:
+
+    def lacking(shard: int) -> list[str]:
         record = read_record(folder, shard)
-        missing[shard] = [t for t in tables if record is None or t not in record.tables]
+        return [t for t in tables if record is None or t not in record.tables]
+
+    found = each(folder, lacking, manifest.shards)
+    missing = dict(zip(manifest.shards, found, strict=True))
     sizes = Counter(place // SHARD for place in worker.places)
     total = manifest.items * len(tables)
     before = done = total - sum(sizes[shard] * len(left) for shard, left in missing.items())

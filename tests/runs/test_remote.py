@@ -203,15 +203,15 @@ def test_a_store_that_fails_says_so_and_loses_nothing(memory, tmp_path, monkeypa
     assert steady(files(memory / "run")) == steady(files(tmp_path / "whole"))
 
 
-def test_other_files_and_other_runs_are_left_alone(store):
-    folder = to_path(f"{store}/run")
+def test_other_files_and_other_runs_are_left_alone(memory):
+    folder = memory / "run"
     (folder / "thesis.tex").write_bytes(b"x")
     with pytest.raises(RunError, match="holds other files"):
         start(plan(), folder)
     assert names_in(folder) == ["thesis.tex"]
-    start(plan(), f"{store}/other")
+    start(plan(), memory / "other")
     with pytest.raises(RunError, match="holds another run: its sampling is"):
-        start(plan(seed=7), f"{store}/other")
+        start(plan(seed=7), memory / "other")
 
 
 def test_processes_do_not_share_memory(memory):

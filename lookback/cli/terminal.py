@@ -141,7 +141,7 @@ def show_verification(name: str, found: Verification) -> None:
     """What is not as it was written, on stderr; and the sum of it, on stdout."""
     for problem in found.problems:
         say(f"{name}: {problem}")
-    total = len(found.manifest.shards)
+    total = found.of
     shards = f"{total} shards" if found.shards == total else f"{found.shards} of {total} shards"
     print(f"{name}: {found.manifest.status}, {shards}, {found.files} tables, ", end="")
     print("all as written" if found.ok else f"{len(found.problems)} problems")

@@ -41,6 +41,12 @@ class Folders:
         job = self.parts[0][1].job
         return job.of if job and self.manifest.job is None else 0
 
+    @property
+    def shards(self) -> int:
+        """How many shards it is to have, those of jobs that have not begun too."""
+        job = self.parts[0][1].job
+        return job.shards if job and self.jobs else len(self.manifest.shards)
+
 
 def read_folders(folder: AnyPath) -> Folders:
     """The run in a folder: made there, or by jobs in folders of its own.

@@ -73,6 +73,10 @@ class Run:
                 self._folder_of |= dict.fromkeys(numbers, folder)
         self._shards = {table: sorted(numbers) for table, numbers in tables.items()}
         self._verified: set[str] = set()
+        self._clear()
+
+    def _clear(self) -> None:
+        """Nothing was read yet."""
         self._signals: dict[str, Array] = {}
         self._scores: dict[tuple[Any, ...], Array] = {}
         self._recordings: dict[str, dict[int, dict[str, Any]]] = {}

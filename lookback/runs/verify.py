@@ -56,6 +56,7 @@ class Verification:
     Attributes:
         manifest: the run's.
         shards: how many of its shards are there.
+        of: how many it is to have.
         files: how many tables they have.
         bytes: how large these are together.
         problems: what is not as it was written.
@@ -63,6 +64,7 @@ class Verification:
 
     manifest: Manifest
     shards: int
+    of: int
     files: int
     bytes: int
     problems: list[Problem]
@@ -82,7 +84,7 @@ class Verification:
             "ok": self.ok,
             "status": self.manifest.status,
             "shards": self.shards,
-            "of": len(self.manifest.shards),
+            "of": self.of,
             "files": self.files,
             "bytes": self.bytes,
             "problems": problems,
@@ -102,12 +104,12 @@ def verify(folder: AnyPath) -> Verification:
     if not manifest.recorded:
         what = f"has format {manifest.format}, which has no checksums"
         problem = Problem(MANIFEST, what, "the run can be read, but not verified")
-        return Verification(manifest, 0, 0, 0, [problem])
+        return Verification(manifest, 0, len(manifest.shards), 0, 0, [problem])
     records, problems = read_records(folder, manifest)
     problems += find_problems(folder, manifest, records, every_byte=True)
     tables = [table for record in records.values() for table in record.tables.values()]
     size = sum(table.bytes for table in tables)
-    return Verification(manifest, len(records), len(tables), size, problems)
+    return Verification(manifest, len(records), len(manifest.shards), len(tables), size, problems)
 
 
 def _verify_jobs(folders: Folders) -> Verification:
@@ -121,7 +123,7 @@ def _verify_jobs(folders: Folders) -> Verification:
     shards, files, size = (
         sum(getattr(one, name) for _, one in found) for name in ("shards", "files", "bytes")
     )
-    return Verification(folders.manifest, shards, files, size, problems)
+    return Verification(folders.manifest, shards, folders.shards, files, size, problems)
 
 
 def read_records(folder: AnyPath, manifest: Manifest) -> tuple[dict[int, Record], list[Problem]]:

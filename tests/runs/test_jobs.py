@@ -93,6 +93,8 @@ def test_a_run_of_which_jobs_are_missing(tmp_path, command):
     status, out, err = command("study", "oracle", tmp_path / "run", "--json")
     assert (status, err.count("is not finished: the numbers are of a part")) == (0, 1)
     assert max(row["items"] for row in json.loads(out)["rows"]) == 10
+    status, out, _ = command("runs", "verify", tmp_path / "run")
+    assert (status, out.endswith("running, 1 of 3 shards, 2 tables, all as written\n")) == (0, True)
     with pytest.raises(RunError, match="not finished: run its command again first"):
         start(plan(candidates=str(tmp_path / "run"), image="none"), tmp_path / "control")
 

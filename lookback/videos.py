@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lookback.connecting import get_policy
 from lookback.images import load_images
 from lookback.limits import VIDEO_FRAMES, VIDEO_MIB, VIDEO_PIXELS, one_line
 from lookback.reading import check_file
-from lookback.storage import readable, to_path
+from lookback.storage import is_remote, readable, to_path
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -50,6 +51,8 @@ def load_video(video: VideoLike, frames: int = FRAMES) -> list[Image]:
         if not found:
             raise ValueError("a video needs at least one frame")
         return found
+    if is_remote(video) and get_policy(None) == "public":
+        raise ValueError(f"{str(video)!r}: no store is asked where only public addresses are")
     path = to_path(video)
     try:
         check_file(path, VIDEO_MIB)

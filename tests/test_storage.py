@@ -182,14 +182,20 @@ def test_images_and_videos(folder, monkeypatch):
     assert len(load_video(str(folder / "a.mp4"), 2)) == 2
 
 
-def test_strangers_name_no_stores():
+def test_strangers_name_no_stores(monkeypatch):
     """A service that fetches what strangers name does not use its own credentials for them."""
     from lookback.fetching import FetchError
+    from lookback.videos import load_video
 
     path = to_path(f"memory://{uuid.uuid4().hex}/a.png")
     path.write_bytes(b"x")
     with pytest.raises(FetchError, match="http"):
         load_image(str(path), policy="public")
+    monkeypatch.setenv("LOOKBACK_FETCH", "public")
+    with pytest.raises(FetchError, match="http"):
+        load_image(str(path))
+    with pytest.raises(ValueError, match="no store is asked"):
+        load_video(str(path))
 
 
 def test_each_keeps_the_order(folder, monkeypatch):

@@ -1,7 +1,8 @@
 """The right to write to a run in an object store, which has no locks.
 
 An object says who writes and when that was last true; it is renewed while the process lives. It is
-made on the condition that it is not there yet. One that is void may be taken over: it was not
+made on the condition that it is not there yet (where a store knows no conditions: written, and read
+again after a second). One that is void may be taken over: it was not
 renewed for a minute, or its process was on this machine and is gone.
 
 So a killed process holds up others for a minute at most, or not at all where it can be seen that it
@@ -53,18 +54,25 @@ class Lease:
         Raises:
             RunError: another process has it.
         """
-        if not self.path.create(self._content()):
+        if not self._create():
             other = self._read()
             if other is not None and not _is_void(other):
                 raise RunError(self._refusal(other))
             self.path.write_bytes(self._content())
-            time.sleep(SETTLED)  # two may have found it void: the last one has it
+            time.sleep(SETTLED)  # two may have found it void or not there: the last one has it
         winner = self._read()
         if winner is None or winner.get("token") != self.token:
             raise RunError(self._refusal(winner or {}))
         _held.add(self.token)
         self._renewing.start()
         return self
+
+    def _create(self) -> bool:
+        """Whether it was made on the condition that it was not there."""
+        try:
+            return self.path.create(self._content())
+        except OSError:  # a store without conditions; or away, which the next question will say
+            return False
 
     def check(self) -> None:
         """Refuse to go on if another took it over, as when this process was stopped for long.

@@ -266,6 +266,25 @@ class TestLease:
         with pytest.raises(RunError, match="on other, seen 0 s ago"):
             lock(memory)
 
+    def test_a_store_without_conditions(self, memory, monkeypatch):
+        """It is written and read again; nothing can be told of a store that is away altogether."""
+
+        def create(path, data):
+            raise OSError("cannot reach it: a header you provided is not implemented")
+
+        monkeypatch.setattr(RemotePath, "create", create)
+        monkeypatch.setattr(lease, "SETTLED", 0.0)
+        held = lock(memory)
+        with pytest.raises(RunError, match="another process is writing"):
+            lock(memory)
+        held.release()
+        monkeypatch.setattr(lease.time, "sleep", lambda s: self.leave(memory, machine="other 1"))
+        with pytest.raises(RunError, match="on other"):
+            lock(memory)
+        monkeypatch.setattr(RemotePath, "_do", lambda *given, **more: create(None, None))
+        with pytest.raises(OSError, match="cannot reach it"):
+            lock(memory)
+
     def test_it_is_renewed_and_a_lost_one_stops_the_work(self, memory, monkeypatch):
         monkeypatch.setattr(lease, "RENEWED", 0.01)
         held = lock(memory)

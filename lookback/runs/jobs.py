@@ -18,7 +18,7 @@ from typing import Any
 from lookback.runs.job import Job
 from lookback.runs.layout import RunError
 from lookback.runs.manifest import MANIFEST, Manifest, find_difference
-from lookback.storage import AnyPath, names_in
+from lookback.storage import AnyPath, each, names_in
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ def read_folders(folder: AnyPath) -> Folders:
     if not jobs:
         manifest = Manifest.read(folder)
         return Folders(manifest, [(folder, manifest)])
-    parts = [(folder / job.name, Manifest.read(folder / job.name)) for job in jobs]
+    paths = [folder / job.name for job in jobs]
+    parts = list(zip(paths, each(folder, Manifest.read, paths), strict=True))
     _check_jobs(folder, parts, jobs)
     count = jobs[0].of
     missing = sorted(set(range(count)) - {job.index for job in jobs})
@@ -68,9 +69,10 @@ def read_folders(folder: AnyPath) -> Folders:
 
 def find_jobs(folder: AnyPath) -> list[Job]:
     """The jobs that have begun in a folder, by their index; those without a manifest have not."""
-    found = filter(None, map(Job.of_folder, names_in(folder)))
-    begun = [job for job in found if (folder / job.name / MANIFEST).exists()]
-    return sorted(begun, key=lambda job: (job.of, job.index))
+    found = list(filter(None, map(Job.of_folder, names_in(folder))))
+    begun = each(folder, lambda job: (folder / job.name / MANIFEST).exists(), found)
+    jobs = [job for job, there in zip(found, begun, strict=True) if there]
+    return sorted(jobs, key=lambda job: (job.of, job.index))
 
 
 def holds_run(folder: AnyPath) -> bool:

@@ -162,8 +162,8 @@ def estimate(plan: Plan, workers: int = 1, tries: int = 3, job: Job | None = Non
         layers = max(layers, next(depths, 0))
         failed += head["error"] is not None
     tried = len(tokens) - 1
-    each = (time.perf_counter() - began - looking) / tried
-    seconds = (each * total + looking / tried * looked) / workers
+    per_item = (time.perf_counter() - began - looking) / tried
+    seconds = (per_item * total + looking / tried * looked) / workers
     bytes_per_token = BYTES_A_TOKEN + BYTES_PER_SHARE * layers
     megabytes = sum(tokens) / len(tokens) * total * bytes_per_token / 1e6
     return Estimate(total, len(tokens), seconds, megabytes, failed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -43,7 +44,7 @@ class Worker:
         self.benchmark = plan.load_benchmark()
         self.items = plan.items(self.benchmark)
         self.source = get_source(plan)
-        self.places = self.source.places(self.items)
+        self.places = self.source.places(self.items)  # in ascending order
         if not self.places:
             raise RunError(f"there are no items to ask about in {plan.benchmark}")
         self.questions = Questions(plan, self.items, self.places)
@@ -68,8 +69,11 @@ class Worker:
 
     def places_in(self, shards: Collection[int]) -> list[int]:
         """The positions of the items of some shards."""
-        wanted = set(shards)
-        return [place for place in self.places if place // SHARD in wanted]
+        found: list[int] = []
+        for shard in shards:
+            first, end = (bisect_left(self.places, one * SHARD) for one in (shard, shard + 1))
+            found += self.places[first:end]
+        return found
 
     def work(self, shard: int, report: Report) -> None:
         """Make every table of a shard that is not recorded."""

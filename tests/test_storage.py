@@ -119,6 +119,22 @@ def test_what_is_where():
         to_path("s3://")
 
 
+def test_what_others_write_is_seen(s3_server):
+    """By another connection, as another machine has one: a remembered listing would not tell."""
+    import s3fs
+
+    folder = to_path(f"{make_bucket()}/x")
+    fill(folder, "a")
+    assert (names_in(folder), sizes_in(folder)) == (["a"], {"a": 1})
+    other = s3fs.S3FileSystem(skip_instance_cache=True)
+    other.pipe_file(f"{folder.key}/b", b"22")
+    other.pipe_file(f"{folder.key}/a", b"333")
+    assert sizes_in(folder) == {"a": 3, "b": 2}
+    assert ((folder / "b").size(), (folder / "a").size()) == (2, 3)
+    other.rm_file(f"{folder.key}/a")
+    assert (names_in(folder), (folder / "a").exists()) == (["b"], False)
+
+
 def test_an_object_is_made_once(folder):
     if isinstance(folder, Path):
         pytest.skip("on disk there are locks")

@@ -14,10 +14,11 @@ import urllib.parse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lookback.connecting import show_url
+from lookback.connecting import get_policy, show_url
 from lookback.fetching import fetch, is_url
 from lookback.limits import IMAGE_MIB, IMAGE_PIXELS, one_line
-from lookback.reading import check_file
+from lookback.reading import check_file, read_bytes
+from lookback.storage import is_remote, to_path
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -85,6 +86,8 @@ def _stored(image: Any, policy: Policy | None) -> bytes | str | os.PathLike[str]
     """An image as it is stored: its bytes, or the path of a file that may be opened."""
     if isinstance(image, str) and image.startswith("data:"):
         image = _decode(image)
+    elif is_remote(image) and get_policy(policy) == "open":
+        return read_bytes(to_path(image), IMAGE_MIB)
     elif is_url(image):
         return fetch(image, policy)
     if isinstance(image, bytes):

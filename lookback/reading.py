@@ -13,10 +13,11 @@ import stat
 import struct
 import zipfile
 import zlib
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Protocol
 
 from lookback.limits import DATA_MIB, MIB, PACKED_RATIO, Limit
+from lookback.storage import AnyPath, RemotePath, is_remote, readable
 
 OUTSIDE_VARIABLE = "LOOKBACK_ALLOW_OUTSIDE"
 """Set to 1, names in data files may lead out of their folder."""
@@ -32,13 +33,16 @@ _CHUNK = MIB
 _RATIO_FROM = 16 * MIB  # a few repeated lines may pack better than any limit
 
 
-def check_file(path: str | os.PathLike[str], limit: Limit) -> None:
+def check_file(path: str | os.PathLike[str] | RemotePath, limit: Limit) -> None:
     """Let pass a regular file within a limit of size, without opening it.
 
     Raises:
         FileNotFoundError: there is none.
         ValueError: it is something else than a file, or too large.
     """
+    if isinstance(path, RemotePath):
+        limit.check(path.size(), repr(str(path)))
+        return
     try:
         about = os.stat(path)
     except ValueError as error:  # a null byte in it
@@ -51,7 +55,7 @@ def check_file(path: str | os.PathLike[str], limit: Limit) -> None:
     limit.check(about.st_size, repr(os.fspath(path)))
 
 
-def read_bytes(path: str | os.PathLike[str], limit: Limit = DATA_MIB) -> bytes:
+def read_bytes(path: str | os.PathLike[str] | RemotePath, limit: Limit = DATA_MIB) -> bytes:
     """A whole file, if it is a regular one within a limit of size.
 
     Raises:
@@ -59,6 +63,8 @@ def read_bytes(path: str | os.PathLike[str], limit: Limit = DATA_MIB) -> bytes:
         ValueError: it is something else than a file, or too large.
     """
     check_file(path, limit)
+    if isinstance(path, RemotePath):
+        return path.read_bytes()
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size  # memory is taken for as much as is asked for
         data = file.read(size + 1)
@@ -89,7 +95,7 @@ def read_stream(stream: Stream, limit: Limit, name: str) -> bytes:
     return b"".join(chunks)
 
 
-def read_unpacked(path: Path, member: str) -> bytes:
+def read_unpacked(path: AnyPath, member: str) -> bytes:
     """A file as it is; unpacked if its name ends in .gz; of a .zip the only member that fits.
 
     Args:
@@ -105,9 +111,10 @@ def read_unpacked(path: Path, member: str) -> bytes:
     check_file(path, DATA_MIB)
     try:
         if kind == ".gz":
-            with gzip.open(path) as file:
-                return _inflate(file, path.stat().st_size, repr(str(path)))
-        with zipfile.ZipFile(path) as archive:
+            packed = path.size() if isinstance(path, RemotePath) else path.stat().st_size
+            with gzip.open(readable(path)) as file:
+                return _inflate(file, packed, repr(str(path)))
+        with zipfile.ZipFile(readable(path)) as archive:
             found = [one for one in archive.infolist() if one.filename.endswith(member)]
             if len(found) != 1:
                 raise ValueError(f"{len(found)} {member} files in the archive: one is needed")
@@ -136,7 +143,7 @@ def outside_allowed() -> bool:
     return os.environ.get(OUTSIDE_VARIABLE, "") not in ("", "0")
 
 
-def check_inside(folder: Path, name: str) -> None:
+def check_inside(folder: AnyPath, name: str) -> None:
     """Let pass a name from a data file that stays in the folder of the data.
 
     The name alone may lead out (`..`, an absolute path), and so may a symbolic link on the way.
@@ -153,6 +160,10 @@ def check_inside(folder: Path, name: str) -> None:
         reason = "a path with '..'"
     elif name.startswith("~"):
         reason = "a path from a home folder"
+    elif is_remote(name):
+        reason = "an address elsewhere"
+    elif isinstance(folder, RemotePath):  # which has no symbolic links
+        return
     elif not _within(os.path.realpath(folder / name), os.path.realpath(folder)):
         reason = "a symbolic link to elsewhere"
     else:

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lookback.connecting import get_policy
 from lookback.images import load_images
 from lookback.limits import VIDEO_FRAMES, VIDEO_MIB, VIDEO_PIXELS, one_line
 from lookback.reading import check_file
+from lookback.storage import is_remote, readable, to_path
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -49,7 +51,9 @@ def load_video(video: VideoLike, frames: int = FRAMES) -> list[Image]:
         if not found:
             raise ValueError("a video needs at least one frame")
         return found
-    path = Path(video)
+    if is_remote(video) and get_policy(None) == "public":
+        raise ValueError(f"{str(video)!r}: no store is asked where only public addresses are")
+    path = to_path(video)
     try:
         check_file(path, VIDEO_MIB)
     except FileNotFoundError:
@@ -62,7 +66,8 @@ def load_video(video: VideoLike, frames: int = FRAMES) -> list[Image]:
             "frames as a list of images"
         ) from error
     try:
-        with av.open(str(path)) as container:
+        source = readable(path)
+        with av.open(str(source) if isinstance(source, Path) else source) as container:
             return _evenly(container, frames)
     except av.FFmpegError as error:
         raise ValueError(f"cannot read the video {str(video)!r}: {one_line(error)}") from error

@@ -32,3 +32,12 @@ def browser(tmp_path_factory):
     driver = start(tmp_path_factory.mktemp("profile"))
     yield driver
     driver.quit()
+
+
+@pytest.fixture(scope="session")
+def s3_server():
+    """One for all tests of a process: s3fs keeps its connections."""
+    from s3_server import serve
+
+    with serve() as settings:
+        yield settings

@@ -11,7 +11,7 @@ import numpy as np
 from lookback.runs import Run
 from lookback.runs.layout import SHARD, write_table
 from lookback.runs.manifest import Manifest
-from lookback.runs.records import Record, TableRecord, checksum, read_record
+from lookback.runs.records import Record, TableRecord, read_record
 from lookback.scores.base import get_scorer
 
 WORDS = ("", "a", "the", "red", "blue", "dog", "cat", "tree", "is", "are", "two", "on", "and", "it")
@@ -111,8 +111,7 @@ def range_of_shards(items):
 
 def write_shard(folder, table, shard, rows, by_layer=False):
     """Write one table of a shard, and record it as if it had always been so."""
-    path = write_table(folder, table, shard, rows, by_layer=by_layer)
-    written = TableRecord(len(rows), path.stat().st_size, checksum(path))
+    written = TableRecord(len(rows), *write_table(folder, table, shard, rows, by_layer=by_layer))
     record = read_record(folder, shard)
     tables = dict.fromkeys(("items", "candidates"), written) | dict(record.tables if record else {})
     first, last = shard * SHARD, shard * SHARD + SHARD - 1

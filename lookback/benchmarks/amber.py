@@ -24,13 +24,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from lookback.benchmarks import english
 from lookback.benchmarks.base import Item, benchmark
 from lookback.benchmarks.files import FileBenchmark, ImageFile, read_json, read_text
 from lookback.benchmarks.metrics import f1, mean_percent, share
 from lookback.benchmarks.shapes import ID, Shape, check_lists, check_rows, check_words
+from lookback.storage import AnyPath
 
 CLOSE = 0.8  # word vectors with a larger cosine are of one meaning
 _QUERY: Shape = {"id": ID, "image": str, "query": str}
@@ -74,11 +74,11 @@ class Amber(FileBenchmark):
         for name in self.files[1:4]:
             self._file(name)
 
-    def _file(self, *names: str) -> Path:
+    def _file(self, *names: str) -> AnyPath:
         """The place of the first of these files that is there."""
         return self.find(*(folder + name for name in names for folder in _FOLDERS))
 
-    def _queries(self) -> Path:
+    def _queries(self) -> AnyPath:
         return self._file("query_generative.json", "query_all.json")
 
     def load(self, split: str) -> Sequence[Item]:

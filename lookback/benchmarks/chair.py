@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from lookback.benchmarks.base import Item, Items, Mentioning, Preparing, benchmark
@@ -24,6 +23,7 @@ from lookback.benchmarks.english import Readings, Word, tokens
 from lookback.benchmarks.files import DATA_VARIABLE, FileBenchmark, coco_image, read_json
 from lookback.benchmarks.metrics import f1, mean_percent, share
 from lookback.benchmarks.shapes import check_lists, check_rows, get_list
+from lookback.storage import AnyPath, to_path
 
 PROMPT = "Please describe this image in detail."
 READY = "ground_truth_objects.json"
@@ -78,17 +78,15 @@ class Chair(FileBenchmark, Mentioning, Preparing):
             self._coco()
 
     @property
-    def _ready(self) -> Path | None:
+    def _ready(self) -> AnyPath | None:
         return self.find_optional(READY)
 
-    def _coco(self) -> tuple[Path, Path]:
+    def _coco(self) -> tuple[AnyPath, AnyPath]:
         """The instances and the captions of the same subset."""
         names = ("instances_val2014.json", "*instances*.json", "*instances*.json.gz")
         instances = self.find(*names, *(f"annotations/{name}" for name in names))
-        place = instances.relative_to(self.folder)
-        return instances, self.find(
-            str(place.with_name(place.name.replace("instances", "captions")))
-        )
+        beside = "" if instances.parent == self.folder else f"{instances.parent.name}/"
+        return instances, self.find(beside + instances.name.replace("instances", "captions"))
 
     def load(self, split: str) -> Sequence[Item]:
         """One item per image, by COCO's number."""
@@ -112,7 +110,7 @@ class Chair(FileBenchmark, Mentioning, Preparing):
         """Which words count; says so if they are not our own."""
         if self.synonyms is None and not (self.data or os.environ.get(DATA_VARIABLE)):
             return CATEGORY_OF  # a text can be read without any file
-        path = self.find_optional(SYNONYMS) if self.synonyms is None else Path(self.synonyms)
+        path = self.find_optional(SYNONYMS) if self.synonyms is None else to_path(self.synonyms)
         if path is None:
             return CATEGORY_OF
         self.notes.append(f"objects by the words of {str(path)!r}")
@@ -198,7 +196,7 @@ def _truth(objects: Sequence[str], captions: Sequence[str] = ()) -> dict[str, An
     return {"objects": sorted(set(objects)), "captions": list(captions)}
 
 
-def _ready_truths(path: Path) -> dict[int, dict[str, Any]]:
+def _ready_truths(path: AnyPath) -> dict[int, dict[str, Any]]:
     """The truth of each image from a file that has it ready."""
     truths = {}
     for number, objects in check_lists(read_json(path), repr(str(path))).items():
@@ -213,7 +211,7 @@ def _ready_truths(path: Path) -> dict[int, dict[str, Any]]:
     return truths
 
 
-def _coco_truths(instances: Path, captions: Path) -> dict[int, dict[str, Any]]:
+def _coco_truths(instances: AnyPath, captions: AnyPath) -> dict[int, dict[str, Any]]:
     """The truth of each image from COCO's own files; captions are read when they are needed."""
     data = read_json(instances)
     categories = _rows(data, instances, "categories", id=int, name=str)
@@ -235,5 +233,5 @@ def _coco_truths(instances: Path, captions: Path) -> dict[int, dict[str, Any]]:
     return {number: _truth(sorted(seen), said.get(number, ())) for number, seen in objects.items()}
 
 
-def _rows(data: Any, path: Path, key: str, **shape: type) -> list[dict[str, Any]]:
+def _rows(data: Any, path: AnyPath, key: str, **shape: type) -> list[dict[str, Any]]:
     return check_rows(get_list(data, path, key), shape, f"{str(path)!r}, {key!r}")

@@ -9,9 +9,9 @@ not count there either, or stands there in a form that never matches ("cheesecak
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from lookback.benchmarks.files import read_text
+from lookback.storage import AnyPath
 
 # Category: further names, of one word each.
 _TABLE = {
@@ -161,7 +161,7 @@ PAIRS: Mapping[str, str] = {
 }
 
 
-def read_synonyms(path: Path) -> dict[str, str]:
+def read_synonyms(path: AnyPath) -> dict[str, str]:
     """The words of an original `synonyms.txt`, each with its category.
 
     A line is a category, its name first, the words separated by a comma and one blank. As in the

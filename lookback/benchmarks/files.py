@@ -20,6 +20,7 @@ from lookback.benchmarks.base import Item
 from lookback.benchmarks.metrics import MeanOfScores
 from lookback.limits import LimitError
 from lookback.reading import check_inside, read_bytes, read_unpacked
+from lookback.storage import AnyPath, in_order, to_path
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -60,7 +61,7 @@ class FileBenchmark(MeanOfScores):
         self._loaded: dict[str, Sequence[Item]] = {}
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> AnyPath:
         """Where the files should be.
 
         Raises:
@@ -72,7 +73,7 @@ class FileBenchmark(MeanOfScores):
                 f"{self.name} is read from files, and no folder is given: name one with --data DIR "
                 f"or {DATA_VARIABLE}. Needed there: {self.wanted}"
             )
-        folder = Path(given).expanduser()
+        folder = to_path(given).expanduser()
         if not folder.is_dir():
             raise MissingFile(f"no folder {str(folder)!r} for {self.name}: put there {self.wanted}")
         own = folder / self.name
@@ -83,7 +84,7 @@ class FileBenchmark(MeanOfScores):
         """Which files it needs, and where to get them."""
         return f"{', '.join(self.files)} (source: {self.source})"
 
-    def find(self, *patterns: str) -> Path:
+    def find(self, *patterns: str) -> AnyPath:
         """The first file of the folder that fits a glob pattern; earlier patterns come first.
 
         Raises:
@@ -97,10 +98,10 @@ class FileBenchmark(MeanOfScores):
             )
         return found
 
-    def find_optional(self, *patterns: str) -> Path | None:
+    def find_optional(self, *patterns: str) -> AnyPath | None:
         """As `find`, but None if there is no such file."""
         for pattern in patterns:
-            for path in sorted(self.folder.glob(pattern)):
+            for path in in_order(self.folder.glob(pattern)):
                 if path.is_file():
                     return path
         return None
@@ -159,7 +160,7 @@ def sample(items: Sequence[Item], size: int, seed: int) -> Sequence[Item]:
     return [items[index] for index in random.Random(seed).sample(ordered, size)]
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: AnyPath) -> Any:
     """The contents of a JSON file: plain, gzipped, or the only JSON file in a zip archive.
 
     Raises:
@@ -173,7 +174,7 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"cannot read {str(path)!r} as JSON: {error}") from error
 
 
-def read_text(path: Path) -> str:
+def read_text(path: AnyPath) -> str:
     """The text of a file.
 
     Raises:
@@ -196,13 +197,13 @@ class ImageFile:
         from_data: whether a data file gave the name, which then must stay in the folder.
     """
 
-    folder: Path
+    folder: AnyPath
     candidates: tuple[str, ...]
     source: str
     from_data: bool = False
 
     @property
-    def path(self) -> Path:
+    def path(self) -> AnyPath:
         """The image's file.
 
         Raises:
@@ -224,13 +225,14 @@ class ImageFile:
         """The image, read now, as RGB."""
         from lookback.images import load_image
 
-        return load_image(self.path)
+        path = self.path
+        return load_image(path if isinstance(path, Path) else str(path))
 
 
 COCO_IMAGES = "MS-COCO 2014 images, cocodataset.org"
 
 
-def coco_image(folder: Path, image_id: int, subset: str = "val2014") -> ImageFile:
+def coco_image(folder: AnyPath, image_id: int, subset: str = "val2014") -> ImageFile:
     """A COCO image, under its name of 2014 or of 2017, in the usual places of a folder.
 
     Args:

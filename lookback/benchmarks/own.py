@@ -20,7 +20,6 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 from lookback.benchmarks.answer_metrics import DEFAULT, METRICS
@@ -33,15 +32,16 @@ from lookback.conversations import Conversation, Part
 from lookback.fetching import is_url
 from lookback.images import load_image
 from lookback.reading import check_inside, read_bytes
+from lookback.storage import AnyPath, RemotePath, is_remote, to_path
 
 NAME = "own"
 KEYS = ("id", "image", "messages", "question", "answers", "metric")
 SHOWN = 3  # broken lines that an error names
 
 
-def own_name(data: str | os.PathLike[str]) -> str:
+def own_name(data: str | os.PathLike[str] | RemotePath) -> str:
     """The name of the benchmark that a file is."""
-    return f"{NAME}:{Path(data).stem}"
+    return f"{NAME}:{to_path(data).stem}"
 
 
 @benchmark(NAME, title="your own data")
@@ -68,7 +68,7 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
     def __init__(
         self, data: str | os.PathLike[str] | None = None, metric: str | None = None
     ) -> None:
-        self.data = None if data is None else Path(data).expanduser()
+        self.data = None if data is None else to_path(data).expanduser()
         self.metric = metric
         if metric is not None:
             METRICS.get(metric)
@@ -77,7 +77,7 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
             self.name, self.title = own_name(self.data), self.data.stem
 
     @property
-    def path(self) -> Path:
+    def path(self) -> AnyPath:
         """The file.
 
         Raises:
@@ -142,7 +142,7 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
         return [item for _, item in items], problems
 
     def read_items(
-        self, lines: Iterable[tuple[int, dict[str, Any] | ValueError]], folder: Path
+        self, lines: Iterable[tuple[int, dict[str, Any] | ValueError]], folder: AnyPath
     ) -> tuple[list[tuple[int, Item]], list[Problem], list[dict[str, Any]]]:
         """The items of lines, with their numbers; what is wrong with others; what was used.
 
@@ -166,7 +166,7 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
                 used.append(entry)
         return list(items.values()), problems, used
 
-    def _item(self, number: int, entry: dict[str, Any], folder: Path) -> Item:
+    def _item(self, number: int, entry: dict[str, Any], folder: AnyPath) -> Item:
         """The item of a line.
 
         Raises:
@@ -219,7 +219,9 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
         return [note for note, there in notes.items() if there]
 
 
-def _from_messages(name: str, entry: dict[str, Any], truth: dict[str, Any], folder: Path) -> Item:
+def _from_messages(
+    name: str, entry: dict[str, Any], truth: dict[str, Any], folder: AnyPath
+) -> Item:
     both = [key for key in ("image", "question") if key in entry]
     if both:
         raise ValueError(f"it has messages and {both[0]}: give either")
@@ -234,7 +236,7 @@ def _from_messages(name: str, entry: dict[str, Any], truth: dict[str, Any], fold
     return Item(name, conversation.question, truth, None, messages=messages)
 
 
-def _part(part: Part, folder: Path) -> Part:
+def _part(part: Part, folder: AnyPath) -> Part:
     """A part of a conversation, its files found from anywhere."""
     if part.kind == "text":
         return part
@@ -243,7 +245,7 @@ def _part(part: Part, folder: Path) -> Part:
     return replace(part, media=_image(part.media, folder))
 
 
-def _image(value: Any, folder: Path) -> str | bytes:
+def _image(value: Any, folder: AnyPath) -> str | bytes:
     """What `load_image` takes, with a path that is found from anywhere.
 
     Raises:
@@ -255,9 +257,11 @@ def _image(value: Any, folder: Path) -> str | bytes:
         return value
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"the image is {value!r:.60}: give a path, a URL, a data URI or a list")
-    if value.startswith("data:") or is_url(value):
+    if value.startswith("data:") or (is_url(value) and not is_remote(value)):
         return value
     check_inside(folder.absolute(), value)
+    if is_remote(value):
+        return value
     return str(folder.absolute() / value)
 
 

@@ -10,11 +10,11 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from lookback.limits import DATA_MIB, LimitError
 from lookback.reading import check_file, read_bytes
+from lookback.storage import AnyPath, readable
 
 LISTS = ("image", "answers")
 """Columns of text in which a list may stand as JSON."""
@@ -26,7 +26,7 @@ CELL = 64
 """Bytes that a cell takes in memory beside its content, about."""
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
+def read_lines(path: AnyPath) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
     """Every line by its number, without keys that are null; or what is wrong with it.
 
     A number is what an editor or a spreadsheet shows: the head of a CSV file is line 1. Rows of a
@@ -41,7 +41,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
     return READERS[kind](path)
 
 
-def _jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
+def _jsonl(path: AnyPath) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
     return parse_jsonl(read_bytes(path))
 
 
@@ -69,7 +69,7 @@ def _object(line: str) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if value is not None}
 
 
-def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
+def _csv(path: AnyPath) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
     try:
         text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -92,13 +92,13 @@ def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
         yield number, _parsed({key: value for key, value in cells.items() if value.strip()})
 
 
-def _parquet(path: Path) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
+def _parquet(path: AnyPath) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     check_file(path, DATA_MIB)
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(readable(path)) as file:
             rows = _unpacked_rows(file, f"{str(path)!r}, unpacked,")
     except LimitError:
         raise

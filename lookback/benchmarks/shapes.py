@@ -6,8 +6,9 @@ A file can be good JSON and of something else; benchmarks read it through these.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
+
+from lookback.storage import AnyPath
 
 Shape = Mapping[str, type | tuple[type, ...]]
 """The keys that an object must have, each with the type, or types, of its value."""
@@ -17,7 +18,7 @@ ID = (int, str)
 _NAMES = {dict: "an object", list: "a list", str: "text", int: "a whole number"}
 
 
-def get_list(data: Any, path: Path, key: str) -> list[Any]:
+def get_list(data: Any, path: AnyPath, key: str) -> list[Any]:
     """The list under a key of an object.
 
     Raises:

@@ -12,7 +12,6 @@ that over the ten sets of nine people. Both are averaged over the questions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from lookback.benchmarks.base import Item, Items, benchmark
@@ -20,6 +19,7 @@ from lookback.benchmarks.files import FileBenchmark, coco_image, read_json
 from lookback.benchmarks.metrics import mean_percent
 from lookback.benchmarks.shapes import ID, Shape, check_rows, get_list
 from lookback.benchmarks.vqa_answers import normalise, parse
+from lookback.storage import AnyPath, in_order
 
 HINT = "Answer the question using a single word or phrase."
 ENOUGH = 3  # people who must agree for the full score
@@ -42,7 +42,7 @@ class VQAv2(FileBenchmark):
         """Find questions and annotations."""
         self._paths()
 
-    def _paths(self) -> tuple[Path, Path]:
+    def _paths(self) -> tuple[AnyPath, AnyPath]:
         """The questions file and the annotations file.
 
         Of several, those of the validation set are taken; a file given both packed and plain is
@@ -54,11 +54,11 @@ class VQAv2(FileBenchmark):
         matching = [path for path in questions if subset in path.name.lower()]
         return self._choose("questions", matching or questions), annotations
 
-    def _named(self, word: str) -> Iterator[Path]:
+    def _named(self, word: str) -> Iterator[AnyPath]:
         """The folder's files whose names have a word, one for each name without its ending."""
         seen: set[str] = set()
         for ending in _ENDINGS:
-            for path in sorted(self.folder.iterdir()):
+            for path in in_order(self.folder.iterdir()):
                 lower = path.name.lower()
                 stem = lower.removesuffix(ending)
                 fits = word in stem and lower.endswith(ending) and not lower.startswith(".")
@@ -66,7 +66,7 @@ class VQAv2(FileBenchmark):
                     seen.add(stem)
                     yield path
 
-    def _choose(self, word: str, paths: list[Path]) -> Path:
+    def _choose(self, word: str, paths: list[AnyPath]) -> AnyPath:
         if not paths:
             return self.find(f"*{word}*.json")  # which says that there is none
         if len(paths) > 1:
@@ -157,6 +157,6 @@ def _asked(item: Item) -> dict[str, Any]:
     return {"question": item.truth["question"], "answers": item.truth["answers"]}
 
 
-def _rows(path: Path, key: str, shape: Shape) -> list[dict[str, Any]]:
+def _rows(path: AnyPath, key: str, shape: Shape) -> list[dict[str, Any]]:
     """The list under a key of a JSON file."""
     return check_rows(get_list(read_json(path), path, key), shape, f"{str(path)!r}, {key!r}")

@@ -9,6 +9,7 @@ from typing import TextIO
 
 import lookback.cli.answers
 import lookback.cli.benchmarks
+import lookback.cli.kept_runs
 import lookback.cli.look
 import lookback.cli.models
 import lookback.cli.runs  # noqa: F401  (each adds its commands)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -84,7 +83,7 @@ def complete_scorer(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-def _no_stdin(data: Path | None) -> Path | None:
+def _no_stdin(data: str | None) -> str | None:
     refuse_stdin("--data", data, "it is read more than once, by each worker and when a run goes on")
     return data
 
@@ -211,12 +210,19 @@ Source = Annotated[
 ]
 
 Data = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
+        metavar="PATH",
         help="The folder of the benchmark's files, or of one folder per benchmark; or a file of "
-        "your own.",
+        "your own; here or at s3://, gs://, ...",
         envvar="LOOKBACK_DATA",
         callback=_no_stdin,
+    ),
+]
+RunFolders = Annotated[
+    list[str],
+    typer.Argument(
+        help="Folders of runs, or folders that hold such folders; here or at s3://, gs://, ...",
     ),
 ]
 AllowOutside = Annotated[

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from lookback.benchmarks.responses import Problem
     from lookback.conversations import Conversation
+    from lookback.storage import AnyPath
 
 ENDINGS = (
     *(".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".jp2"),
@@ -104,6 +105,7 @@ def questions_in(file: Path) -> tuple[list[Question], list[Problem]]:
     from lookback.benchmarks.own_file import parse_jsonl, read_lines
     from lookback.limits import DATA_MIB
 
+    folder: AnyPath
     if is_stdin(file):
         name, folder, lines = "stdin", Path(), parse_jsonl(read_stdin(DATA_MIB))
     else:

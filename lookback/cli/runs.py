@@ -1,4 +1,4 @@
-"""The commands about runs: `run`, `runs verify`, `study`, `studies`. Parse, call, print."""
+"""The commands about runs: `run`, `study`, `studies`. Parse, call, print."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from lookback.cli.app import (
     MaxNewTokens,
     Metric,
     Revision,
+    RunFolders,
     Settings,
     Source,
     Temperature,
@@ -43,8 +44,8 @@ from lookback.cli.terminal import (
     show_study,
     show_summary,
     show_table,
-    show_verification,
 )
+from lookback.storage import AnyPath, to_path
 
 
 @app.command()
@@ -58,8 +59,12 @@ def run(
         typer.Option(help="A hub id or a folder; by default the embedded one.", show_default=False),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="The run's folder; by default runs/ and what it is.", show_default=False),
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="The run's folder, here or at s3://, gs://, ...; by default runs/ and what it is.",
+            show_default=False,
+        ),
     ] = None,
     n: Annotated[int, typer.Option("-n", "--n", help="How many candidates per item.")] = 25,
     seed: Annotated[int, typer.Option(help="The same seed draws the same candidates.")] = 42,
@@ -74,8 +79,9 @@ def run(
     metric: Metric = None,
     allow_outside: AllowOutside = False,
     candidates: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
+            metavar="PATH",
             help="Do not draw: take these responses, a JSONL file or another run.",
             show_default=False,
         ),
@@ -101,6 +107,14 @@ def run(
     workers: Annotated[
         int, typer.Option(help="Processes that share the work, each with its own model.")
     ] = 1,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INDEX/COUNT",
+            help="Make one part of the run, for array jobs: 0/16 to 15/16, to one --out.",
+            show_default=False,
+        ),
+    ] = None,
     source: Source = None,
     by_layer: Annotated[
         bool, typer.Option("--by-layer", help="Keep A in each layer too: for `study layers`.")
@@ -133,19 +147,21 @@ def run(
     With --data FILE and no --benchmark, of a file of your own: .jsonl, .csv or .parquet.
     Stopped at any point, the same command goes on where it was.
     """
-    from lookback.runs.manifest import MANIFEST
+    from lookback.runs.job import Job
+    from lookback.runs.jobs import holds_run
     from lookback.runs.plan import Plan, settings_like
     from lookback.runs.run import Run
 
     refuse_stdin("--candidates", candidates, "each worker reads it, and so does a run that goes on")
+    job = None if shard is None else Job.parse(shard)
     if workers < 1:
         raise ValueError(f"workers = {workers}: must be at least 1")
     if prune is None and prune_by is not None:
         raise typer.BadParameter("it goes with --prune", param_hint="--prune-by")
-    settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data and str(data)}
+    settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data}
     settings |= {"split": split, "limit": limit, "revision": revision, "dtype": dtype}
     settings |= {"engine": engine, "source": source, "metric": metric}
-    if candidates is not None and (candidates / MANIFEST).exists():
+    if candidates is not None and holds_run(to_path(candidates)):
         same = settings_like(Run(candidates), model)
         settings = {key: same[key] if given is None else given for key, given in settings.items()}
     settings["engine"] = settings["engine"] or "transformers"
@@ -153,7 +169,7 @@ def run(
         settings["benchmark"] = _own_data(settings["data"])
     plan = Plan(
         **settings,
-        candidates=None if candidates is None else str(candidates),
+        candidates=candidates,
         judge={"model": judge_model} if judge_model else {},
         n=n,
         temperature=temperature,
@@ -170,57 +186,40 @@ def run(
         trust_remote_code=trust_remote_code,
     )
     if dry_run:
-        _estimate(plan, workers, as_json)
+        _estimate(plan, workers, job, as_json)
         return
     from lookback.runs.start import start
 
-    folder = out or _folder(plan)
+    folder = to_path(out) if out else _folder(plan)
     with long_progress(f"{plan.benchmark} to {folder}", "steps") as bar:
         summary = start(
-            plan, folder, workers=workers, retry_failed=retry_failed, progress=bar, say=say
+            plan,
+            folder,
+            workers=workers,
+            retry_failed=retry_failed,
+            job=job,
+            progress=bar,
+            say=say,
         )
     if as_json:
         counts = {"items": summary.items, "failed": len(summary.failed), "worked": summary.worked}
         counts["left_out"] = summary.left_out
-        print_json({"run": str(folder), "manifest": asdict(summary.run.manifest)} | counts)
+        print_json(
+            {"run": str(summary.run.path), "manifest": asdict(summary.run.manifest)} | counts
+        )
     else:
         show_summary(summary)
     if summary.failed or summary.left_out:
         raise typer.Exit(FAILED)
 
 
-runs_app = typer.Typer(help="Look after runs that are there.", no_args_is_help=True)
-app.add_typer(runs_app, name="runs")
-
-
-@runs_app.command("verify")
-def verify_runs(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Folders of runs, or folders that hold such folders.")
-    ],
-    as_json: Json = False,
-) -> None:
-    """Compare every byte of runs with what was recorded when they were written."""
-    from lookback.runs.opening import find_runs
-    from lookback.runs.verify import verify
-
-    found = {str(folder): verify(folder) for folder in find_runs(runs)}
-    if as_json:
-        print_json([{"run": name} | one.to_dict() for name, one in found.items()])
-    else:
-        for name, one in found.items():
-            show_verification(name, one)
-    if not all(one.ok for one in found.values()):
-        raise typer.Exit(1)
-
-
 @app.command()
 def study(
     name: Annotated[str, typer.Argument(help="One of `lookback studies`, or all.")],
-    runs: Annotated[
-        list[Path], typer.Argument(help="Folders of runs, or folders that hold such folders.")
-    ],
-    out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("studies"),
+    runs: RunFolders,
+    out: Annotated[
+        str, typer.Option(metavar="PATH", help="Where tables and figures go.")
+    ] = "studies",
     settings: Settings = None,
     allow_outside: AllowOutside = False,
     items: Annotated[
@@ -254,17 +253,17 @@ def study(
     given = Runs(open_runs(runs), ns=ns)
     for one in given:
         if one.manifest.status == "running":
-            say(f"{one.path} is not finished: the numbers are of a part")
+            say(f"{one.path} is not finished: the numbers are of a part (`lookback runs status`)")
         elif one.manifest.status == "failed":
             say(f"{one.path}: every item failed, see `lookback run`")
         if not one.manifest.recorded:
             say(f"{one.path} has format {one.manifest.format}: it cannot be verified")
     if name == ALL:
-        _report(given, out, items, as_json)
+        _report(given, to_path(out), items, as_json)
         return
     with console(stderr=True).status(name):
         result = get_study(name)(given, settings_of(settings))
-        written = write(name, result, out)
+        written = write(name, result, to_path(out))
     if as_json:
         print_json({"study": name, "rows": result.rows, "notes": result.notes})
     else:
@@ -290,7 +289,7 @@ def studies(as_json: Json = False) -> None:
     show_table(columns, [(s.name, s.paper or "-", ", ".join(s.params), s.about) for s in known])
 
 
-def _report(given: Any, out: Path, items: int | None, as_json: bool) -> None:
+def _report(given: Any, out: AnyPath, items: int | None, as_json: bool) -> None:
     """Every study's files, and one page with all of them; then what they found."""
     from lookback.report import report
     from lookback.report.findings import find
@@ -323,11 +322,11 @@ def _report(given: Any, out: Path, items: int | None, as_json: bool) -> None:
         print(printable(finding.text))
 
 
-def _estimate(plan: Any, workers: int, as_json: bool) -> None:
+def _estimate(plan: Any, workers: int, job: Any, as_json: bool) -> None:
     from lookback.runs.start import estimate
 
     with console(stderr=True).status("trying the first items"):
-        found = estimate(plan, workers)
+        found = estimate(plan, workers, job=job)
     if as_json:
         print_json(asdict(found))
         return
@@ -341,7 +340,7 @@ def _own_data(data: str | None) -> str:
     """The benchmark that a file of one's own is."""
     from lookback.benchmarks.own import own_name
 
-    if data is None or Path(data).is_dir():
+    if data is None or to_path(data).is_dir():
         raise ValueError(
             "name a --benchmark (`lookback benchmarks` lists them), or a file of your own: "
             "--data FILE"

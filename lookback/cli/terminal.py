@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lookback.limits import one_line
@@ -18,8 +17,10 @@ if TYPE_CHECKING:
     from lookback.engines import Progress
     from lookback.engines.checks import CheckReport
     from lookback.runs.start import Summary
+    from lookback.runs.status import Status, Tally
     from lookback.runs.verify import Verification
     from lookback.scores.base import Scorer
+    from lookback.storage import AnyPath
     from lookback.studies import Result
 
 LONGEST = 2000
@@ -140,13 +141,42 @@ def show_verification(name: str, found: Verification) -> None:
     """What is not as it was written, on stderr; and the sum of it, on stdout."""
     for problem in found.problems:
         say(f"{name}: {problem}")
-    total = len(found.manifest.shards)
+    total = found.of
     shards = f"{total} shards" if found.shards == total else f"{found.shards} of {total} shards"
     print(f"{name}: {found.manifest.status}, {shards}, {found.files} tables, ", end="")
     print("all as written" if found.ok else f"{len(found.problems)} problems")
 
 
-def show_study(name: str, result: Result, written: list[Path]) -> None:
+def show_status(name: str, found: Status, most: int = 20) -> None:
+    """How far a run is, on stdout, with the jobs that are not done; what to do, on stderr."""
+    whole = found.whole
+    print(f"{name}: {whole.status}, {whole.done} of {whole.items} items tried, ", end="")
+    print(f"{whole.failed} failed, {found.missing} missing")
+    for table, count in sorted((whole.unscored or {}).items()):
+        print(f"{table}: missing for {count} of the items tried")
+    count, todo = len(found.jobs), set(found.open_jobs)
+    if count:
+        print(f"{count - len(todo)} of {count} jobs are done")
+    shown = [i for i, job in enumerate(found.jobs) if i in todo or job.failed]
+    if shown:
+        columns = ("shard", "status", "tried", "of", "failed")
+        show_table(columns, [(f"{i}/{count}", *_cells(found.jobs[i])) for i in shown[:most]])
+    if len(shown) > most:
+        print(f"and {len(shown) - most} more: --json has all")
+    if whole.status == "running":
+        say(f"{name}: {found.remedy}")
+    elif whole.failed:
+        say(f"{name}: --retry-failed tries items again that failed")
+
+
+def _cells(job: Tally) -> tuple[str, ...]:
+    """A job as a row; of one that has not begun nothing is known."""
+    if job.items is None:
+        return job.status, "", "", ""
+    return job.status, str(job.done), str(job.items), str(job.failed)
+
+
+def show_study(name: str, result: Result, written: Sequence[AnyPath]) -> None:
     """A study's tables and notes, and where its files are."""
     from rich.table import Table as RichTable
     from rich.text import Text

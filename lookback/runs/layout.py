@@ -9,23 +9,25 @@
     timings/sample-00000.json  what took how long; the only files that differ from run to run
 
 A shard holds the same items in every table. Every file is written whole under another name and then
-renamed: it is there or it is not. The tables' bytes follow from the run's settings alone.
+renamed (in an object store it is written whole): it is there or it is not. The tables' bytes follow
+from the run's settings alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import tempfile
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lookback.signals import BY_LAYER, SIGNALS
-
-if TYPE_CHECKING:
-    from filelock import FileLock
+from lookback.storage import AnyPath, RemotePath, readable
 
 ITEMS = pa.schema(
     [
@@ -96,16 +98,18 @@ class RunError(ValueError):
     """A run that cannot be read or written as asked; the message says why and what to do."""
 
 
-def shard_path(folder: Path, table: str, shard: int) -> Path:
+def shard_path(folder: AnyPath, table: str, shard: int) -> AnyPath:
     """The file of one shard of a table."""
     return folder / table / f"{shard:05d}.parquet"
 
 
 def write_table(
-    folder: Path, table: str, shard: int, rows: list[dict[str, Any]], *, by_layer: bool = False
-) -> Path:
-    """Write one table of a shard, whole or not at all; its file. With `by_layer` candidates have
-    the column `LAYERS` too."""
+    folder: AnyPath, table: str, shard: int, rows: list[dict[str, Any]], *, by_layer: bool = False
+) -> tuple[int, str]:
+    """Write one table of a shard, whole or not at all; how many bytes it has, and their sha256.
+
+    With `by_layer` candidates have the column `LAYERS` too.
+    """
     layers = by_layer and table == "candidates"
     schema = _schema(table).append(LAYERS) if layers else _schema(table)
     path = shard_path(folder, table, shard)
@@ -120,11 +124,19 @@ def write_table(
             use_dictionary=_leaves(schema, floats=False),
             use_byte_stream_split=_leaves(schema, floats=True),
         )
-    return path
+        return temporary.stat().st_size, checksum(temporary)
+
+
+def checksum(path: AnyPath) -> str:
+    """The sha256 of a file."""
+    if isinstance(path, RemotePath):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_table(
-    folder: Path, table: str, shard: int, columns: Iterable[str] | None = None
+    folder: AnyPath, table: str, shard: int, columns: Iterable[str] | None = None
 ) -> pa.Table:
     """One table of a shard; of some columns, only those are read.
 
@@ -147,8 +159,10 @@ def empty_table(table: str, columns: Iterable[str] | None = None) -> pa.Table:
     return pa.schema([fields[name] for name in names]).empty_table()
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove the halves of files that a killed process left."""
+def remove_leftovers(folder: AnyPath) -> None:
+    """Remove the halves of files that a killed process left; an object store has none."""
+    if isinstance(folder, RemotePath):
+        return
     for left in folder.rglob(f"{TEMPORARY}*"):
         if left.is_file():
             left.unlink()
@@ -158,8 +172,8 @@ def _schema(table: str) -> pa.Schema:
     return {"items": ITEMS, "candidates": CANDIDATES, "looks": LOOKS}.get(table, SCORES)
 
 
-def _read(path: Path, columns: list[str]) -> pa.Table:
-    with pq.ParquetFile(path) as file:  # half the time of pq.read_table on small files
+def _read(path: AnyPath, columns: list[str]) -> pa.Table:
+    with pq.ParquetFile(readable(path)) as file:  # half the time of pq.read_table on small files
         there = set(file.schema_arrow.names)
         if there.issuperset(columns):
             return file.read(columns=columns)
@@ -171,11 +185,18 @@ def _read(path: Path, columns: list[str]) -> pa.Table:
 
 
 class replacing:
-    """`with replacing(path) as temporary`: write there; on success it takes the path's place."""
+    """`with replacing(path) as temporary`: write there; on success it takes the path's place.
 
-    def __init__(self, path: Path) -> None:
+    For an object store that is a file on this machine, which is then sent whole.
+    """
+
+    def __init__(self, path: AnyPath) -> None:
         self.path = path
-        self.temporary = path.with_name(f"{TEMPORARY}{path.name}.{os.getpid()}")
+        if isinstance(path, RemotePath):
+            folder, own = Path(tempfile.gettempdir()), uuid.uuid4().hex
+        else:
+            folder, own = path.parent, str(os.getpid())
+        self.temporary = folder / f"{TEMPORARY}{path.name}.{own}"
 
     def __enter__(self) -> Path:
         return self.temporary
@@ -183,9 +204,7 @@ class replacing:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             if error is None:
-                with open(self.temporary, "rb") as file:
-                    os.fsync(file.fileno())
-                os.replace(self.temporary, self.path)
+                self._commit()
         except OSError as failure:
             error = failure
         self.temporary.unlink(missing_ok=True)
@@ -195,24 +214,61 @@ class replacing:
                 "room and run the same command again"
             ) from error
 
+    def _commit(self) -> None:
+        if isinstance(self.path, RemotePath):
+            self.path.write_bytes(self.temporary.read_bytes())
+            return
+        with open(self.temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(self.temporary, self.path)
 
-def lock(folder: Path) -> FileLock:
+
+class Lock(Protocol):
+    """The right to write to a run."""
+
+    def check(self) -> None:
+        """Refuse to go on if it was lost."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+
+class FolderLock:
+    """The system's lock on a file: it ends with the process, even by a kill."""
+
+    def __init__(self, folder: Path) -> None:
+        from filelock import FileLock
+
+        self._lock = FileLock(folder / LOCK, timeout=0)
+        self._lock.acquire()
+
+    def check(self) -> None:
+        """It cannot be lost."""
+
+    def release(self) -> None:
+        """Give it back."""
+        self._lock.release()
+
+
+def lock(folder: AnyPath) -> Lock:
     """The right to write to a run, held until released or until the process ends, even by a kill.
 
     Raises:
         RunError: another process has it.
     """
-    from filelock import FileLock, Timeout
+    if isinstance(folder, RemotePath):
+        from lookback.runs.lease import Lease
 
-    held = FileLock(folder / LOCK, timeout=0)
+        return Lease(folder / LOCK).acquire()
+    from filelock import Timeout
+
     try:
-        held.acquire()
+        return FolderLock(folder)
     except Timeout:
         raise RunError(
             f"another process is writing to {str(folder)!r}: wait for it or stop it, then run the "
             "same command again"
         ) from None
-    return held
 
 
 def _leaves(schema: pa.Schema, floats: bool) -> list[str]:

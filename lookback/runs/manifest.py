@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from lookback.reading import read_bytes
+from lookback.runs.job import Job
 from lookback.runs.layout import RunError, replacing
+from lookback.storage import AnyPath
 
 MANIFEST = "manifest.json"
 FORMAT = 3
@@ -40,6 +42,7 @@ class Manifest:
         scorers: those that need a model and are recorded, each with its settings; None for
             settings that nobody wrote down (format 1).
         looks: of how many items, the first ones, it has where their picks looked.
+        job: which part of a run it is, if several jobs make that; items and shards are its own.
         candidates: where candidates that were not drawn came from.
         data: the folder or file of the benchmark's data.
         title: what tables call the benchmark.
@@ -60,6 +63,7 @@ class Manifest:
     shards: Sequence[int] = ()
     scorers: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     looks: int = 0
+    job: Job | None = None
     candidates: str | None = None
     data: str | None = None
     title: str | None = None
@@ -72,6 +76,8 @@ class Manifest:
     def __post_init__(self) -> None:
         if self.format not in READABLE:
             raise RunError(f"it has format {self.format!r}, this version reads {READABLE}")
+        if isinstance(self.job, Mapping):  # as it is read
+            object.__setattr__(self, "job", Job(**self.job))
         for name, kind in _KINDS.items():
             value = getattr(self, name)
             if not isinstance(value, kind) or isinstance(value, bool):
@@ -111,7 +117,7 @@ class Manifest:
         return cls(**given, commit=commit(), created=now)
 
     @classmethod
-    def read(cls, folder: Path) -> Manifest:
+    def read(cls, folder: AnyPath) -> Manifest:
         """The manifest of the run in a folder.
 
         Raises:
@@ -138,20 +144,21 @@ class Manifest:
             )
         return found
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: AnyPath) -> None:
         """Write it, whole or not at all."""
         with replacing(folder / MANIFEST) as temporary:
             temporary.write_text(self._json(), encoding="utf-8")
 
     def _json(self) -> str:
         data = asdict(self)
-        if not self.looks:  # then it is what it was before there were any
-            del data["looks"]
+        for name in ("looks", "job"):  # without them it is what it was before there were any
+            if not data[name]:
+                del data[name]
         # Not every reader of JSON knows NaN, and none takes it for the same setting again.
         whole = data | {"checksum": checksum(data)}
         return json.dumps(whole, indent=1, allow_nan=False) + "\n"
 
-    def check_format(self, folder: Path) -> None:
+    def check_format(self, folder: AnyPath) -> None:
         """Refuse to go on with a run of an older format.
 
         Raises:
@@ -163,20 +170,20 @@ class Manifest:
                 "use another --out"
             )
 
-    def check_same(self, folder: Path, now: Manifest) -> None:
+    def check_same(self, folder: AnyPath, now: Manifest) -> None:
         """Refuse to go on with a run of other settings; name the first that differs.
 
         Raises:
             RunError: they differ.
         """
         old, new = self.settings, now.settings
-        for key in sorted({*old, *new}):
-            if old.get(key) != new.get(key):
-                raise RunError(
-                    f"{str(folder)!r} holds another run: its {key} is {json.dumps(old.get(key))}, "
-                    f"not {json.dumps(new.get(key))}; use the same settings, or another --out"
-                )
-        if (self.items, list(self.shards)) != (now.items, list(now.shards)):
+        key = find_difference(old, new)
+        if key is not None:
+            raise RunError(
+                f"{str(folder)!r} holds another run: its {key} is {json.dumps(old.get(key))}, "
+                f"not {json.dumps(new.get(key))}; use the same settings, or another --out"
+            )
+        if (self.items, list(self.shards), self.job) != (now.items, list(now.shards), now.job):
             raise RunError(
                 f"{str(folder)!r} has {self.items} items in {len(self.shards)} shards, now there "
                 f"are {now.items} in {len(now.shards)}: were its data changed? use another --out"
@@ -223,6 +230,7 @@ _KINDS: dict[str, Any] = {
     "failed": int,
     "left_out": int,
     "looks": int,
+    "job": (Job, type(None)),
     "id": str,
     "created": str,
     "commit": (str, type(None)),
@@ -248,6 +256,11 @@ def _known(data: dict[str, Any]) -> dict[str, Any]:
     if unknown:
         raise RunError(f"it has an unknown {unknown[0]!r}")
     return data
+
+
+def find_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
+    """The first setting that differs; None if all are the same."""
+    return next((key for key in sorted({*old, *new}) if old.get(key) != new.get(key)), None)
 
 
 def checksum(data: Mapping[str, Any]) -> str:

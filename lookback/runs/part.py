@@ -24,7 +24,11 @@ class Part(Run):
     """
 
     def __init__(self, run: Run, positions: NDArray[np.int64]) -> None:
-        super().__init__(run.path)
+        # Not opened again: in an object store that is a request per shard.
+        self.path, self.folders, self.manifest = run.path, run.folders, run.manifest
+        self._parts, self._folder_of = run._parts, run._folder_of
+        self._shards, self._verified = run._shards, run._verified
+        self._clear()
         self._whole = run
         self._kept = np.isin(run.head["item"].to_numpy(), positions)  # (R,)
 

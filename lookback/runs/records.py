@@ -12,12 +12,12 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from lookback.reading import read_bytes
 from lookback.runs.layout import RunError, replacing, shard_path, write_table
 from lookback.runs.manifest import Manifest
+from lookback.storage import AnyPath, names_in
 
 RECORDS = "shards"
 SAMPLED = ("items", "candidates")
@@ -75,7 +75,7 @@ class Record:
         except (TypeError, AttributeError, KeyError, RecursionError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from None
 
-    def write(self, folder: Path, shard: int) -> None:
+    def write(self, folder: AnyPath, shard: int) -> None:
         """Write it, whole or not at all."""
         path = record_path(folder, shard)
         path.parent.mkdir(exist_ok=True)
@@ -83,12 +83,12 @@ class Record:
             temporary.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
 
-def record_path(folder: Path, shard: int) -> Path:
+def record_path(folder: AnyPath, shard: int) -> AnyPath:
     """The file of a shard's record."""
     return folder / RECORDS / f"{shard:05d}.json"
 
 
-def read_record(folder: Path, shard: int) -> Record | None:
+def read_record(folder: AnyPath, shard: int) -> Record | None:
     """The record of a shard; None if there is none.
 
     Raises:
@@ -101,7 +101,7 @@ def read_record(folder: Path, shard: int) -> Record | None:
 
 
 def write_shard(
-    folder: Path,
+    folder: AnyPath,
     shard: int,
     tables: Mapping[str, list[dict[str, Any]]],
     *,
@@ -119,8 +119,8 @@ def write_shard(
     record = read_record(folder, shard)
     known = dict(record.tables) if record else {}
     for table, rows in tables.items():
-        path = write_table(folder, table, shard, rows, by_layer=by_layer)
-        known[table] = TableRecord(len(rows), path.stat().st_size, checksum(path))
+        size, digest = write_table(folder, table, shard, rows, by_layer=by_layer)
+        known[table] = TableRecord(len(rows), size, digest)
     places = [row["item"] for row in tables.get("items", [])]
     if places:
         record = Record(Manifest.read(folder).id, min(places), max(places), known)
@@ -129,7 +129,7 @@ def write_shard(
     replace(record, tables=known).write(folder, shard)
 
 
-def forget(folder: Path, shard: int, tables: Collection[str]) -> None:
+def forget(folder: AnyPath, shard: int, tables: Collection[str]) -> None:
     """Take tables out of a shard: its record says so before they are gone.
 
     Without items or candidates nothing else of it is worth anything, and the whole shard goes.
@@ -145,13 +145,11 @@ def forget(folder: Path, shard: int, tables: Collection[str]) -> None:
             replace(record, tables=left).write(folder, shard)
     else:
         record_path(folder, shard).unlink(missing_ok=True)
-        scores = (path.name for path in folder.glob("scores/*"))
-        gone = [*SAMPLED, "looks", *(f"scores/{name}" for name in scores)]
+        gone = [*SAMPLED, "looks", *(f"scores/{name}" for name in names_in(folder / "scores"))]
     for table in gone:
         shard_path(folder, table, shard).unlink(missing_ok=True)
 
 
-def checksum(path: Path) -> str:
-    """The sha256 of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def checksum_of(data: bytes) -> str:
+    """The sha256 of a file's content."""
+    return hashlib.sha256(data).hexdigest()

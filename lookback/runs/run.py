@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lookback.reading import read_bytes
+from lookback.runs.jobs import read_folders
 from lookback.runs.layout import (
     HEAD_COLUMNS,
+    SHARD,
     RunError,
     empty_table,
     read_table,
 )
 from lookback.runs.looks import Looks
 from lookback.runs.manifest import Manifest
+from lookback.runs.records import Record
 from lookback.runs.stored import read_candidates
 from lookback.runs.verify import (
     find_changes,
@@ -38,10 +40,11 @@ from lookback.scores.base import get_scorer
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
 from lookback.signals import BY_LAYER, PRUNED, SIGNALS, Candidates, Floats
+from lookback.storage import AnyPath, RemotePath, each, names_in, to_path
 
 
 class Run:
-    """A folder that `lookback run` wrote.
+    """A folder that `lookback run` wrote, or the folder of the jobs that wrote it (`--shard`).
 
     Items that failed have no candidates; everything below is about the others, in the split's
     order, as arrays of shape (items, n): a row per item, its first n candidates. Where an item has
@@ -55,19 +58,25 @@ class Run:
         RunError: there is no run, or it is damaged: the message names the file and what to do.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self.manifest = manifest = Manifest.read(self.path)
-        if manifest.recorded:
-            self._records, problems = read_records(self.path, manifest)
-            refuse(self.path, problems + find_problems(self.path, manifest, self._records))
-            self._shards = {
-                table: [shard for shard, one in self._records.items() if table in one.tables]
-                for table in manifest.tables
-            }
-        else:
-            self._records, self._shards = {}, unrecorded_shards(self.path, manifest)
+    def __init__(self, path: str | os.PathLike[str] | RemotePath) -> None:
+        self.path = to_path(path)
+        self.folders = folders = read_folders(self.path)
+        self.manifest = folders.manifest
+        self._parts: list[tuple[AnyPath, dict[int, Record]]] = []
+        self._folder_of: dict[int, AnyPath] = {}
+        tables: dict[str, list[int]] = {table: [] for table in self.manifest.tables}
+        for folder, manifest in folders.parts:
+            records, shards = _read_shards(folder, manifest)
+            self._parts.append((folder, records))
+            for table, numbers in shards.items():
+                tables[table] += numbers
+                self._folder_of |= dict.fromkeys(numbers, folder)
+        self._shards = {table: sorted(numbers) for table, numbers in tables.items()}
         self._verified: set[str] = set()
+        self._clear()
+
+    def _clear(self) -> None:
+        """Nothing was read yet."""
         self._signals: dict[str, Array] = {}
         self._scores: dict[tuple[Any, ...], Array] = {}
         self._recordings: dict[str, dict[int, dict[str, Any]]] = {}
@@ -135,9 +144,14 @@ class Run:
         """
         names = None if columns is None else list(columns)
         if name not in self._verified:  # a flipped bit must be an error, not another number
-            refuse(self.path, find_changes(self.path, self._records, name))
+            for folder, records in self._parts:
+                refuse(folder, find_changes(folder, records, name))
             self._verified.add(name)
-        parts = [read_table(self.path, name, shard, names) for shard in self._shards[name]]
+
+        def read(shard: int) -> pa.Table:
+            return read_table(self._folder_of[shard], name, shard, names)
+
+        parts = list(each(self.path, read, self._shards[name]))
         return pa.concat_tables(parts) if parts else empty_table(name, names)
 
     @cached_property
@@ -392,9 +406,14 @@ class Run:
         (Format 1 called the stage "what".)
         """
         rows = []
-        for file in sorted((self.path / "timings").glob("*.json")):
+        folders = [folder / "timings" for folder, _ in self._parts]
+        files = [
+            folder / name for folder in folders for name in names_in(folder) if _is_shown(name)
+        ]
+        files.sort(key=lambda file: file.name)
+        for file, data in zip(files, each(self.path, read_bytes, files), strict=True):
             try:
-                rows += [dict(row) for row in json.loads(read_bytes(file).decode("utf-8"))]
+                rows += [dict(row) for row in json.loads(data.decode("utf-8"))]
             except (ValueError, TypeError) as error:
                 raise RunError(
                     f"cannot read {str(file)!r} ({error}): what took how long is not known for "
@@ -413,7 +432,30 @@ class Run:
 
     def candidates_at(self, place: int) -> Candidates:
         """The same for the item at a position of the split; only its shard is read."""
-        return read_candidates(self.path, self.manifest, place)
+        return read_candidates(self._folder_of[place // SHARD], self.manifest, place)
+
+
+def _is_shown(name: str) -> bool:
+    """Whether a file of timings is one, and not what a system left there."""
+    return name.endswith(".json") and not name.startswith(".")
+
+
+def _read_shards(
+    folder: AnyPath, manifest: Manifest
+) -> tuple[dict[int, Record], dict[str, list[int]]]:
+    """The records of the shards in a folder, and for each table the numbers of those that have it.
+
+    Raises:
+        RunError: something is damaged.
+    """
+    if not manifest.recorded:
+        return {}, unrecorded_shards(folder, manifest)
+    records, problems = read_records(folder, manifest)
+    refuse(folder, problems + find_problems(folder, manifest, records))
+    return records, {
+        table: [shard for shard, one in records.items() if table in one.tables]
+        for table in manifest.tables
+    }
 
 
 def _numbers(column: pa.ChunkedArray) -> NDArray[Any]:

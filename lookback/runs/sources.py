@@ -10,7 +10,6 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from lookback.runs.manifest import MANIFEST
 from lookback.runs.plan import Plan
 from lookback.runs.run import Run
 from lookback.signals import Candidate, Candidates, Signals
+from lookback.storage import AnyPath, to_path
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -105,7 +105,7 @@ class FromFile(Source):
     them, or in responses that are {"text": ..., "token_ids": [...]}, say how they are spelled.
     """
 
-    def __init__(self, path: Path, by_layer: bool) -> None:
+    def __init__(self, path: AnyPath, by_layer: bool) -> None:
         self.path, self.by_layer = path, by_layer
         data = read_bytes(path)
         self.identity = {"sha256": hashlib.sha256(data).hexdigest()}
@@ -141,7 +141,7 @@ class FromFile(Source):
 class FromRun(Source):
     """The candidates of another run: token by token if it is the same model's, else their texts."""
 
-    def __init__(self, path: Path, by_layer: bool) -> None:
+    def __init__(self, path: AnyPath, by_layer: bool) -> None:
         self.run, self.by_layer = Run(path), by_layer
         if not self.run.finished:
             status = "not finished" if self.run.manifest.status == "running" else "without answers"
@@ -173,7 +173,7 @@ def get_source(plan: Plan) -> Source:
     """
     if plan.candidates is None:
         return Drawn(plan)
-    path = Path(plan.candidates)
+    path = to_path(plan.candidates)
     if path.is_dir():
         return FromRun(path, plan.by_layer)
     if not path.is_file():

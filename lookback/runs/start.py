@@ -10,9 +10,12 @@ from pathlib import Path
 
 from lookback.benchmarks.base import LeavingOut
 from lookback.engines import Progress
+from lookback.runs.job import Job
+from lookback.runs.jobs import check_begin, check_siblings
 from lookback.runs.layout import (
     OURS,
     SHARD,
+    Lock,
     RunError,
     lock,
     read_table,
@@ -27,6 +30,7 @@ from lookback.runs.verify import Problem, find_problems, read_records, refuse
 from lookback.runs.work import Worker
 from lookback.scores.base import get_scorer
 from lookback.signals import BY_LAYER
+from lookback.storage import AnyPath, RemotePath, each, to_path
 
 SAID = 5
 """Lines left out that are told one by one."""
@@ -74,10 +78,11 @@ class Estimate:
 
 def start(
     plan: Plan,
-    out: str | Path,
+    out: str | AnyPath,
     *,
     workers: int = 1,
     retry_failed: bool = False,
+    job: Job | None = None,
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Summary:
@@ -89,6 +94,7 @@ def start(
         out: the folder.
         workers: processes that share the work.
         retry_failed: try items again that failed before.
+        job: make this part of the run alone, in a folder of its own in `out`.
         progress: called with (pieces of work done, of so many).
         say: told in a line what a user should know.
 
@@ -96,8 +102,11 @@ def start(
         RunError: the folder holds another run, or another process is writing to it.
     """
     _check_workers(workers)
-    folder = Path(out)
-    _check_ours(folder)
+    whole = to_path(out)
+    _check_shared(whole, workers)
+    check_begin(whole, job)
+    folder = whole if job is None else job.folder(whole)
+    check_ours(folder)
     worker = Worker(plan, folder)
     _tell(worker, say)
     # A second writer is refused before it loads a model; a new folder is made after that, when
@@ -108,7 +117,7 @@ def start(
         if held is None:
             folder.mkdir(parents=True, exist_ok=True)
             held = lock(folder)
-        manifest = _begin(plan, folder, worker, say)
+        manifest = _begin(plan, folder, worker, job, say)
         damage = _find_damage(folder, manifest)
         remove_leftovers(folder)
         manifest.write(folder)
@@ -118,22 +127,25 @@ def start(
         worker.plan = replace(plan, scorers=tuple(manifest.scorers), look=manifest.looks)
         if retry_failed:
             _forget_failures(folder)
-        worked = _work(manifest, worker, workers, progress)
+        worked = _work(manifest, worker, workers, _watching(held, progress))
         return _finish(folder, worked)
     finally:
         if held is not None:
             held.release()
 
 
-def estimate(plan: Plan, workers: int = 1, tries: int = 3) -> Estimate:
+def estimate(plan: Plan, workers: int = 1, tries: int = 3, job: Job | None = None) -> Estimate:
     """Try the first items without keeping anything; the very first only warms up."""
     _check_workers(workers)
     worker = Worker(plan, Path()).load()
-    total = len(worker.places)
+    shards = worker.shards if job is None else job.share(worker.shards)
+    places = worker.places_in(shards)
+    looked = len({*worker.places[: plan.look]}.intersection(places))
+    total = len(places)
     if total < 2:
         raise RunError(f"there is nothing to estimate for {total} items: run it")
     tokens, failed, layers, looking = [], 0, 0, 0.0
-    for number, place in enumerate(worker.places[: tries + 1]):
+    for number, place in enumerate(places[: tries + 1]):
         if number == 1:
             began = time.perf_counter()
         head, candidates, _ = worker.sample(place)
@@ -150,8 +162,8 @@ def estimate(plan: Plan, workers: int = 1, tries: int = 3) -> Estimate:
         layers = max(layers, next(depths, 0))
         failed += head["error"] is not None
     tried = len(tokens) - 1
-    each = (time.perf_counter() - began - looking) / tried
-    seconds = (each * total + looking / tried * min(plan.look, total)) / workers
+    per_item = (time.perf_counter() - began - looking) / tried
+    seconds = (per_item * total + looking / tried * looked) / workers
     bytes_per_token = BYTES_A_TOKEN + BYTES_PER_SHARE * layers
     megabytes = sum(tokens) / len(tokens) * total * bytes_per_token / 1e6
     return Estimate(total, len(tokens), seconds, megabytes, failed)
@@ -162,7 +174,24 @@ def _check_workers(workers: int) -> None:
         raise RunError(f"workers = {workers}: must be at least 1")
 
 
-def _check_ours(folder: Path) -> None:
+def _check_shared(folder: AnyPath, workers: int) -> None:
+    """Refuse a place that other processes do not see."""
+    if isinstance(folder, RemotePath) and folder.scheme == "memory" and workers > 1:
+        raise RunError(f"{str(folder)!r} is in the memory of one process: use --workers 1")
+
+
+def _watching(held: Lock, progress: Progress | None) -> Progress:
+    """Progress that is told as long as this process has the right to write."""
+
+    def tell(done: int, total: int) -> None:
+        held.check()
+        if progress:
+            progress(done, total)
+
+    return tell
+
+
+def check_ours(folder: AnyPath) -> None:
     """Refuse a folder that is no run of ours, before anything in it is touched."""
     if not folder.exists():
         return
@@ -174,26 +203,33 @@ def _check_ours(folder: Path) -> None:
         raise RunError(f"{str(folder)!r} holds other files: name a new folder with --out")
 
 
-def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None]) -> Manifest:
+def _begin(
+    plan: Plan, folder: AnyPath, worker: Worker, job: Job | None, say: Callable[[str], None]
+) -> Manifest:
     """The manifest of a run that begins, or of the one that is there if it is the same.
 
     One that failed altogether has nothing to lose, and begins anew, whatever its settings were.
     """
     engine, benchmark = worker.engine, worker.benchmark
+    every = worker.shards
+    shards = every if job is None else job.share(every)
     manifest = Manifest.begin(
         settings=plan.settings(engine, benchmark, worker.source.identity),
         defaults=engine.family.defaults,
-        items=len(worker.places),
-        shards=worker.shards,
+        items=len(worker.places_in(shards)),
+        shards=shards,
+        job=job and replace(job, items=len(worker.places), shards=len(every)),
         scorers={name: get_scorer(name.partition("@")[0]).defaults for name in plan.scorers},
         looks=plan.look,
         candidates=plan.candidates,
         left_out=len(_left_out(worker)),
         # Absolute, so that studies find the images from another folder.
-        data=plan.data and str(Path(plan.data).expanduser().absolute()),
+        data=plan.data and str(to_path(plan.data).expanduser().absolute()),
         title=benchmark.title,
         versions=versions(engine.identity().versions),
     )
+    if job is not None:
+        check_siblings(folder.parent, job, manifest)
     if not (folder / MANIFEST).exists():
         return manifest
     before = Manifest.read(folder)
@@ -208,13 +244,13 @@ def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None])
     return before.with_scorers(manifest.scorers).with_looks(manifest.looks)
 
 
-def _has_candidates(folder: Path, manifest: Manifest) -> bool:
+def _has_candidates(folder: AnyPath, manifest: Manifest) -> bool:
     """Whether anything was drawn, whatever the manifest says: that is never thrown away."""
     records, _ = read_records(folder, manifest)
     return any(record.tables["candidates"].rows for record in records.values())
 
 
-def _find_damage(folder: Path, manifest: Manifest) -> list[Problem]:
+def _find_damage(folder: AnyPath, manifest: Manifest) -> list[Problem]:
     """The tables that are not as they were written, and must be made again.
 
     Raises:
@@ -246,12 +282,15 @@ def _work(manifest: Manifest, worker: Worker, workers: int, progress: Progress |
     """Make what is missing; how many pieces of work that was."""
     folder = worker.folder
     tables = [table for table in manifest.tables if table != "candidates"]  # comes with the items
-    missing = {}
-    for shard in manifest.shards:
+
+    def lacking(shard: int) -> list[str]:
         record = read_record(folder, shard)
-        missing[shard] = [t for t in tables if record is None or t not in record.tables]
+        return [t for t in tables if record is None or t not in record.tables]
+
+    found = each(folder, lacking, manifest.shards)
+    missing = dict(zip(manifest.shards, found, strict=True))
     sizes = Counter(place // SHARD for place in worker.places)
-    total = len(worker.places) * len(tables)
+    total = manifest.items * len(tables)
     before = done = total - sum(sizes[shard] * len(left) for shard, left in missing.items())
 
     def report(stage: str, place: int, error: str | None) -> None:
@@ -274,7 +313,7 @@ def _work(manifest: Manifest, worker: Worker, workers: int, progress: Progress |
     return done - before
 
 
-def _finish(folder: Path, worked: int) -> Summary:
+def _finish(folder: AnyPath, worked: int) -> Summary:
     """Count what failed, and say in the manifest that all was tried."""
     run = Run(folder)
     items = run.table("items", ("item", "id", "error")).to_pylist()
@@ -289,12 +328,12 @@ def _finish(folder: Path, worked: int) -> Summary:
         for row in run.table("looks", ("item", "error")).to_pylist():
             if row["error"]:
                 failed.append((names[row["item"]], f"look: {row['error']}"))
-    status = "failed" if broken == len(items) else "finished"
+    status = "failed" if items and broken == len(items) else "finished"
     replace(run.manifest, status=status, done=len(items), failed=broken).write(folder)
     return Summary(Run(folder), len(items), failed, worked, run.manifest.left_out)
 
 
-def _forget_failures(folder: Path) -> None:
+def _forget_failures(folder: AnyPath) -> None:
     """Forget the tables in which anything failed: what went well comes out the same again."""
     for shard in Manifest.read(folder).shards:
         record = read_record(folder, shard)

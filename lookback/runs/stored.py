@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +11,10 @@ import pyarrow.compute as pc
 from lookback.runs.layout import CANDIDATES, SHARD, TOKEN_COLUMNS, read_table
 from lookback.runs.manifest import Manifest
 from lookback.signals import BY_LAYER, Candidate, Candidates, Signals
+from lookback.storage import AnyPath
 
 
-def read_candidates(folder: Path, manifest: Manifest, place: int) -> Candidates:
+def read_candidates(folder: AnyPath, manifest: Manifest, place: int) -> Candidates:
     """The candidates of the item at a position of the split, from a shard that is complete."""
     shard = place // SHARD
     about = _only(read_table(folder, "items", shard), place).to_pylist()[0]

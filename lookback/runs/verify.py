@@ -6,24 +6,23 @@ all of them by `lookback runs verify`.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from lookback.runs.layout import REMAKE, SHARD, RunError, shard_path
+from lookback.runs.jobs import Folders, read_folders
+from lookback.runs.layout import REMAKE, SHARD, RunError, checksum, shard_path
 from lookback.runs.manifest import MANIFEST, Manifest
 from lookback.runs.records import (
     RECORDS,
     SAMPLED,
     Record,
     TableRecord,
-    checksum,
     read_record,
     record_path,
 )
+from lookback.storage import AnyPath, each, names_in, sizes_in
 
 MOVE = "move it away"
 
@@ -57,6 +56,7 @@ class Verification:
     Attributes:
         manifest: the run's.
         shards: how many of its shards are there.
+        of: how many it is to have.
         files: how many tables they have.
         bytes: how large these are together.
         problems: what is not as it was written.
@@ -64,6 +64,7 @@ class Verification:
 
     manifest: Manifest
     shards: int
+    of: int
     files: int
     bytes: int
     problems: list[Problem]
@@ -83,46 +84,67 @@ class Verification:
             "ok": self.ok,
             "status": self.manifest.status,
             "shards": self.shards,
-            "of": len(self.manifest.shards),
+            "of": self.of,
             "files": self.files,
             "bytes": self.bytes,
             "problems": problems,
         }
 
 
-def verify(folder: Path) -> Verification:
+def verify(folder: AnyPath) -> Verification:
     """Compare every byte of a run with what was recorded when it was written.
 
     Raises:
         RunError: there is no run.
     """
-    manifest = Manifest.read(folder)
+    folders = read_folders(folder)
+    if folders.jobs:
+        return _verify_jobs(folders)
+    manifest = folders.manifest
     if not manifest.recorded:
         what = f"has format {manifest.format}, which has no checksums"
         problem = Problem(MANIFEST, what, "the run can be read, but not verified")
-        return Verification(manifest, 0, 0, 0, [problem])
+        return Verification(manifest, 0, len(manifest.shards), 0, 0, [problem])
     records, problems = read_records(folder, manifest)
     problems += find_problems(folder, manifest, records, every_byte=True)
     tables = [table for record in records.values() for table in record.tables.values()]
     size = sum(table.bytes for table in tables)
-    return Verification(manifest, len(records), len(tables), size, problems)
+    return Verification(manifest, len(records), len(manifest.shards), len(tables), size, problems)
 
 
-def read_records(folder: Path, manifest: Manifest) -> tuple[dict[int, Record], list[Problem]]:
+def _verify_jobs(folders: Folders) -> Verification:
+    """The same of all jobs of a run."""
+    found = [(path.name, verify(path)) for path, _ in folders.parts]
+    problems = [
+        replace(problem, file=f"{name}/{problem.file}")
+        for name, one in found
+        for problem in one.problems
+    ]
+    shards, files, size = (
+        sum(getattr(one, name) for _, one in found) for name in ("shards", "files", "bytes")
+    )
+    return Verification(folders.manifest, shards, folders.shards, files, size, problems)
+
+
+def read_records(folder: AnyPath, manifest: Manifest) -> tuple[dict[int, Record], list[Problem]]:
     """The records of a run's shards, and what is wrong with records.
 
     A shard of a run that is not finished need not be there.
     """
     records: dict[int, Record] = {}
     problems = []
-    for shard in manifest.shards:
+
+    def read(shard: int) -> tuple[Record | None, str | None]:
         try:
             record = read_record(folder, shard)
-            problem = _problem_of_record(manifest, shard, record)
         except (ValueError, OSError) as error:
-            record, problem = None, f"cannot be read ({' '.join(str(error).split()):.100})"
+            return None, f"cannot be read ({' '.join(str(error).split()):.100})"
+        return record, _problem_of_record(manifest, shard, record)
+
+    found = each(folder, read, manifest.shards)
+    for shard, (record, problem) in zip(manifest.shards, found, strict=True):
         if problem is not None:
-            file = record_path(folder, shard).relative_to(folder).as_posix()
+            file = f"{RECORDS}/{record_path(folder, shard).name}"
             problems.append(Problem(file, problem, shard=shard, tables=SAMPLED))
         elif record is not None:
             records[shard] = record
@@ -141,7 +163,7 @@ def _problem_of_record(manifest: Manifest, shard: int, record: Record | None) ->
 
 
 def find_problems(
-    folder: Path, manifest: Manifest, records: Mapping[int, Record], every_byte: bool = False
+    folder: AnyPath, manifest: Manifest, records: Mapping[int, Record], every_byte: bool = False
 ) -> list[Problem]:
     """What is not as the records say.
 
@@ -151,11 +173,15 @@ def find_problems(
         records: of the shards that are there.
         every_byte: compare checksums too, not names, sizes and counts alone.
     """
-    problems = [
-        problem
+    tables = {*manifest.tables, *(table for one in records.values() for table in one.tables)}
+    there = {table: sizes_in(folder / table) for table in tables}
+    wanted = manifest.tables if manifest.status != "running" else ()
+    files = [
+        (shard, table, record.tables.get(table))
         for shard, record in records.items()
-        for problem in _problems_of(folder, manifest, shard, record, every_byte)
+        for table in sorted({*wanted, *record.tables})
     ]
+    problems = _problems_of(folder, there, files, every_byte)
     problems += [Problem(file, "is no part of this run", MOVE) for file in _extra(folder, manifest)]
     count = sum(record.tables["items"].rows for record in records.values())
     if len(records) == len(manifest.shards) and not problems and count != manifest.items:
@@ -165,60 +191,66 @@ def find_problems(
 
 
 def _problems_of(
-    folder: Path, manifest: Manifest, shard: int, record: Record, every_byte: bool
-) -> Iterator[Problem]:
-    """What is wrong with the tables of a shard that is there."""
-    wanted = manifest.tables if manifest.status != "running" else ()
-    for table in sorted({*wanted, *record.tables}):
-        yield from _problems_of_file(folder, table, shard, record.tables.get(table), every_byte)
+    folder: AnyPath,
+    there: Mapping[str, Mapping[str, int]],
+    files: Sequence[tuple[int, str, TableRecord | None]],
+    every_byte: bool,
+) -> list[Problem]:
+    """What is wrong with tables of shards: given where, which, and what was recorded of them.
+
+    Args:
+        folder: of the run.
+        there: the files of each table, with their bytes.
+        files: shard, table and what was recorded of it, if anything was.
+        every_byte: compare checksums too.
+    """
+
+    def problem_of(file: tuple[int, str, TableRecord | None]) -> str | None:
+        shard, table, known = file
+        path = shard_path(folder, table, shard)
+        size = there[table].get(path.name)
+        if known is None:
+            return "was never recorded"
+        if size is None:
+            return "is missing"
+        if size != known.bytes:
+            return f"is damaged ({size} bytes, not {known.bytes})"
+        if every_byte and checksum(path) != known.sha256:
+            return "is damaged (its sha256 is not that of what was written)"
+        return None
+
+    problems = []
+    for (shard, table, _), what in zip(files, each(folder, problem_of, files), strict=True):
+        if what is not None:
+            file = f"{table}/{shard_path(folder, table, shard).name}"
+            problems.append(Problem(file, what, shard=shard, tables=(table,)))
+    return problems
 
 
-def _problems_of_file(
-    folder: Path, table: str, shard: int, known: TableRecord | None, every_byte: bool
-) -> Iterator[Problem]:
-    """What is wrong with one table of a shard, if anything."""
-    path = shard_path(folder, table, shard)
-    if known is None:
-        what = "was never recorded"
-    elif not path.is_file():
-        what = "is missing"
-    elif (size := path.stat().st_size) != known.bytes:
-        what = f"is damaged ({size} bytes, not {known.bytes})"
-    elif every_byte and checksum(path) != known.sha256:
-        what = "is damaged (its sha256 is not that of what was written)"
-    else:
-        return
-    file = path.relative_to(folder).as_posix()
-    yield Problem(file, what, shard=shard, tables=(table,))
-
-
-def _extra(folder: Path, manifest: Manifest) -> list[str]:
+def _extra(folder: AnyPath, manifest: Manifest) -> list[str]:
     """Tables and records that no shard of the run can have, but readers of Parquet would read."""
-    scores = (f"scores/{path.name}" for path in folder.glob("scores/*"))
+    scores = (f"scores/{name}" for name in names_in(folder / "scores"))
     tables = {*manifest.tables, "looks", *scores}
     found = []
     for table in (RECORDS, *sorted(tables)):
         suffix = ".json" if table == RECORDS else ".parquet"
         known = table == RECORDS or table in manifest.tables
         expected = {f"{shard:05d}{suffix}" for shard in manifest.shards} if known else set()
-        there = os.listdir(folder / table) if (folder / table).is_dir() else []
-        for name in sorted({*there} - expected):
+        for name in sorted({*names_in(folder / table)} - expected):
             # Systems leave files that begin with a dot, and nobody reads those.
             if name.endswith(suffix) and not name.startswith("."):
                 found.append(f"{table}/{name}")
     return found
 
 
-def find_changes(folder: Path, records: Mapping[int, Record], table: str) -> list[Problem]:
+def find_changes(folder: AnyPath, records: Mapping[int, Record], table: str) -> list[Problem]:
     """The files of a table whose bytes are not those that were written."""
-    found: list[Problem] = []
-    for shard, record in records.items():
-        if table in record.tables:
-            found += _problems_of_file(folder, table, shard, record.tables[table], every_byte=True)
-    return found
+    files = [(s, table, one.tables[table]) for s, one in records.items() if table in one.tables]
+    there = {table: sizes_in(folder / table)}
+    return _problems_of(folder, there, files, every_byte=True)
 
 
-def unrecorded_shards(folder: Path, manifest: Manifest) -> dict[str, list[int]]:
+def unrecorded_shards(folder: AnyPath, manifest: Manifest) -> dict[str, list[int]]:
     """The complete shards of each table of a run without records (formats 1 and 2).
 
     There, items were written last, so that a shard is complete if they are there.
@@ -230,7 +262,7 @@ def unrecorded_shards(folder: Path, manifest: Manifest) -> dict[str, list[int]]:
     for table in SAMPLED:
         lost = sorted(set().union(*found.values()) - set(found[table]))
         if lost and manifest.status != "running":
-            file = shard_path(folder, table, lost[0]).relative_to(folder).as_posix()
+            file = f"{table}/{shard_path(folder, table, lost[0]).name}"
             raise RunError(
                 f"{str(folder)!r} is damaged: {file} is missing; a run of format "
                 f"{manifest.format} cannot be gone on with: make it again in another folder"
@@ -239,12 +271,12 @@ def unrecorded_shards(folder: Path, manifest: Manifest) -> dict[str, list[int]]:
     return {table: sorted(complete & set(shards)) for table, shards in found.items()}
 
 
-def _numbers(folder: Path) -> list[int]:
-    names = (path.stem for path in folder.glob("*.parquet"))
-    return sorted(int(name) for name in names if re.fullmatch(r"\d{5,}", name))
+def _numbers(folder: AnyPath) -> list[int]:
+    names = filter(None, (re.fullmatch(r"(\d{5,})\.parquet", name) for name in names_in(folder)))
+    return sorted(int(name[1]) for name in names)
 
 
-def refuse(folder: Path, problems: list[Problem]) -> None:
+def refuse(folder: AnyPath, problems: list[Problem]) -> None:
     """Refuse to read a run that is damaged: nothing that is computed from it would be right.
 
     Raises:

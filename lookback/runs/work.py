@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lookback.engines import optional_settings, require
@@ -25,6 +25,7 @@ from lookback.runs.sources import Questions, get_source
 from lookback.runs.stored import read_candidates
 from lookback.scores.base import get_scorer
 from lookback.signals import BY_LAYER, PRUNED, Asked, Candidates
+from lookback.storage import AnyPath
 
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages
@@ -38,12 +39,12 @@ Report = Callable[[str, int, "str | None"], None]
 class Worker:
     """A benchmark's items and a model, ready to work on any shard once the model is loaded."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: Plan, folder: AnyPath) -> None:
         self.folder, self.plan = folder, plan
         self.benchmark = plan.load_benchmark()
         self.items = plan.items(self.benchmark)
         self.source = get_source(plan)
-        self.places = self.source.places(self.items)
+        self.places = self.source.places(self.items)  # in ascending order
         if not self.places:
             raise RunError(f"there are no items to ask about in {plan.benchmark}")
         self.questions = Questions(plan, self.items, self.places)
@@ -66,9 +67,17 @@ class Worker:
         """Those that have items."""
         return sorted({place // SHARD for place in self.places})
 
+    def places_in(self, shards: Collection[int]) -> list[int]:
+        """The positions of the items of some shards."""
+        found: list[int] = []
+        for shard in shards:
+            first, end = (bisect_left(self.places, one * SHARD) for one in (shard, shard + 1))
+            found += self.places[first:end]
+        return found
+
     def work(self, shard: int, report: Report) -> None:
         """Make every table of a shard that is not recorded."""
-        places = [place for place in self.places if place // SHARD == shard]
+        places = self.places_in([shard])
         record = read_record(self.folder, shard)
         if record is None:
             self._sample(shard, places, report)

@@ -8,10 +8,10 @@ import signal
 import threading
 from collections.abc import Callable
 from multiprocessing import get_context, parent_process
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lookback.runs.layout import RunError
+from lookback.storage import AnyPath
 
 if TYPE_CHECKING:
     from lookback.runs.plan import Plan
@@ -22,7 +22,7 @@ THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 
 def work_together(
-    plan: Plan, folder: Path, shards: list[int], workers: int, report: Report
+    plan: Plan, folder: AnyPath, shards: list[int], workers: int, report: Report
 ) -> None:
     """Work on shards in so many processes, each with a model of its own and a share of the cores.
 
@@ -72,7 +72,7 @@ def work_together(
             process.join()
 
 
-def _work(plan: Plan, folder: Path, todo: Any, done: Any) -> None:
+def _work(plan: Plan, folder: AnyPath, todo: Any, done: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops us
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:

@@ -8,6 +8,8 @@ process that started this worker.
 import os
 import signal
 
+from lookback.storage import RemotePath
+
 number, moment, who = os.environ["LOOKBACK_TEST_KILL"].split()
 chosen = (who == "self") != ("LOOKBACK_TEST_WORKER" in os.environ)
 os.environ["LOOKBACK_TEST_WORKER"] = ""  # seen by processes that this one starts
@@ -25,3 +27,17 @@ def replace(*paths):
 
 
 os.replace = replace
+
+
+def write(path, data):
+    """The same for an object store, where a write is one call."""
+    global count
+    count += 1
+    now = chosen and count == int(number)
+    if moment == "after" or not now:
+        real_write(path, data)
+    if now:
+        os.kill(os.getppid() if who == "parent" else os.getpid(), signal.SIGKILL)
+
+
+real_write, RemotePath.write_bytes = RemotePath.write_bytes, write

@@ -86,6 +86,22 @@ def test_workers_killed_or_orphaned(tmp_path, kill):
     assert verify(folder).problems == []
 
 
+def test_jobs_with_workers_killed(tmp_path):
+    """Two jobs of two workers each; one is killed, and the same command goes on with its part."""
+    out, jobs = tmp_path / "run", [("--shard", f"{index}/2", "--workers", "2") for index in (0, 1)]
+    status, said = end(begin(out, *TOY, *jobs[0], kill="4 after parent"))
+    assert status == -signal.SIGKILL, said
+    assert end(begin(out, *TOY, *jobs[1]))[0] == 0
+    assert not Run(out).finished
+    assert end(begin(out, *TOY, *jobs[0]))[0] == 0
+    assert Run(out).finished
+    assert end(begin(tmp_path / "whole", *TOY))[0] == 0
+    found = {**results(out / "job-0-of-2"), **results(out / "job-1-of-2")}
+    assert len(found) == 4 * 5
+    assert found == results(tmp_path / "whole")
+    assert verify(out).problems == []
+
+
 def test_orphans_end_with_their_parent(tmp_path):
     """Two workers in the middle of their work, and a parent that cannot tell them."""
     plugin = ("--plugin", str(TESTS / "runs" / "waiting_engine.py"), "--engine", "waiting")

@@ -8,12 +8,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lookback.runs.layout import replacing
+from lookback.storage import AnyPath, to_path
 from lookback.studies.shared.plots import FORMS, figure_bytes
 
 if TYPE_CHECKING:
@@ -148,11 +148,11 @@ def files_of(name: str, result: Result) -> dict[str, bytes]:
     return found
 
 
-def write(name: str, result: Result, folder: str | Path) -> list[Path]:
+def write(name: str, result: Result, folder: str | AnyPath) -> list[AnyPath]:
     """Write them to a folder; where they are."""
-    out = Path(folder)
+    out = to_path(folder)
     out.mkdir(parents=True, exist_ok=True)
-    paths = []
+    paths: list[AnyPath] = []
     for file, contents in files_of(name, result).items():
         with replacing(out / file) as temporary:
             temporary.write_bytes(contents)

@@ -1,0 +1,90 @@
+"""The commands about runs that are there: `runs verify`, `runs status`, `runs merge`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lookback.cli.app import Json, RunFolders, app
+from lookback.cli.start import FAILED
+from lookback.cli.terminal import (
+    long_progress,
+    print_json,
+    say,
+    show_status,
+    show_verification,
+)
+
+runs_app = typer.Typer(help="Look after runs that are there.", no_args_is_help=True)
+app.add_typer(runs_app, name="runs")
+
+
+@runs_app.command("verify")
+def verify_runs(runs: RunFolders, as_json: Json = False) -> None:
+    """Compare every byte of runs with what was recorded when they were written."""
+    from lookback.runs.opening import find_runs
+    from lookback.runs.verify import verify
+
+    found = {str(folder): verify(folder) for folder in find_runs(runs)}
+    if as_json:
+        print_json([{"run": name} | one.to_dict() for name, one in found.items()])
+    else:
+        for name, one in found.items():
+            show_verification(name, one)
+    if not all(one.ok for one in found.values()):
+        raise typer.Exit(1)
+
+
+@runs_app.command("status")
+def show_runs(runs: RunFolders, as_json: Json = False) -> None:
+    """How many items were tried, failed and are missing; and which jobs of --shard are.
+
+    The exit status is 3 unless every item of all runs was tried and none failed.
+    """
+    from lookback.runs.opening import find_runs
+    from lookback.runs.status import read_status
+
+    found = {str(folder): read_status(folder) for folder in find_runs(runs)}
+    if as_json:
+        print_json([{"run": name} | one.to_dict() for name, one in found.items()])
+    else:
+        for name, one in found.items():
+            show_status(name, one)
+    if not all(one.complete for one in found.values()):
+        raise typer.Exit(FAILED)
+
+
+@runs_app.command("merge")
+def merge_runs(
+    run: Annotated[str, typer.Argument(help="The --out of jobs that were run with --shard.")],
+    out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="The new run's folder; by default RUN-merged.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """One plain run of all jobs, with the bytes that one process would have written.
+
+    The jobs' folders stay as they are. (To read a run it need not be merged.)
+    """
+    from lookback.runs.merge import merge
+    from lookback.storage import to_path
+
+    folder = to_path(run)
+    target = to_path(out) if out else folder.with_name(f"{folder.name}-merged")
+    with long_progress(f"merging to {target}", "shards") as bar:
+        made = merge(folder, target, progress=bar, say=say)
+    manifest = made.manifest
+    counts = {"items": manifest.items, "failed": manifest.failed, "shards": len(manifest.shards)}
+    if as_json:
+        print_json({"run": str(target), "id": made.id, "status": manifest.status} | counts)
+    else:
+        words = ", ".join(
+            (f"{counts['items']} items", f"{counts['shards']} shards", f"{counts['failed']} failed")
+        )
+        print(f"{target}: {words}")

@@ -1,0 +1,139 @@
+"""One plain run of those that jobs made: the same bytes as one process would have written.
+
+Tables, their records and timings are copied, each table compared with its record on the way; the
+manifest says "finished" last. Stopped at any point, the same call goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from lookback.engines import Progress
+from lookback.reading import read_bytes
+from lookback.runs.jobs import Folders, read_folders
+from lookback.runs.layout import RunError, lock, remove_leftovers, replacing, shard_path
+from lookback.runs.manifest import MANIFEST, Manifest
+from lookback.runs.records import Record, checksum_of, forget, read_record
+from lookback.runs.run import Run
+from lookback.runs.start import check_ours
+from lookback.runs.status import read_status
+from lookback.runs.verify import find_problems, read_records, refuse
+from lookback.storage import AnyPath, names_in
+
+
+def merge(
+    folder: AnyPath,
+    out: AnyPath,
+    *,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Run:
+    """Make one run of the jobs in a folder; their own folders stay as they are.
+
+    Args:
+        folder: of the jobs.
+        out: where the run is to be: a new folder, or that of a merge that was stopped.
+        progress: called with (shards done, of so many).
+        say: told in a line what a user should know.
+
+    Raises:
+        RunError: jobs are missing or not finished, something is damaged, or `out` holds something
+            else.
+    """
+    folders = _complete(folder)
+    check_ours(out)
+    out.mkdir(parents=True, exist_ok=True)
+    held = lock(out)
+    try:
+        _begin(folders, out)
+        _tell_versions(folders, say)
+        shards = list(_shards(folders))
+        for done, (source, shard, record) in enumerate(shards):
+            if progress:
+                progress(done, len(shards))
+            if read_record(out, shard) != record:
+                _copy_shard(source, out, shard, record)
+        for source, _ in folders.parts:
+            _copy_timings(source, out)
+        folders.manifest.write(out)
+    finally:
+        held.release()
+    return Run(out)
+
+
+def _complete(folder: AnyPath) -> Folders:
+    """The jobs of a run in which nothing is missing."""
+    folders = read_folders(folder)
+    if not folders.jobs:
+        raise RunError(f"{str(folder)!r} is one run already: there are no jobs to merge")
+    if folders.manifest.status == "running":
+        told = read_status(folder)
+        raise RunError(f"{str(folder)!r} is not finished: {told.remedy}, then merge it")
+    return folders
+
+
+def _begin(folders: Folders, out: AnyPath) -> None:
+    """The manifest of a run that is not finished, and away with what of it is damaged."""
+    manifest = replace(folders.manifest, status="running", done=0, failed=0)
+    if (out / MANIFEST).exists():
+        before = Manifest.read(out)
+        before.check_same(out, manifest)
+        more = sorted(before.scorers.keys() - manifest.scorers.keys())
+        if more or (before.looks and not manifest.looks):
+            what = f"{more[0]} scores" if more else "looks"
+            raise RunError(f"{str(out)!r} has {what} that the jobs have not: use another --out")
+    remove_leftovers(out)
+    manifest.write(out)
+    records, problems = read_records(out, manifest)
+    problems += find_problems(out, manifest, records, every_byte=True)
+    refuse(out, [problem for problem in problems if not problem.tables])
+    for problem in problems:
+        forget(out, problem.shard, problem.tables)
+
+
+def _tell_versions(folders: Folders, say: Callable[[str], None]) -> None:
+    """Numbers may differ in the last bits where jobs ran on different machines."""
+    first, *others = (manifest for _, manifest in folders.parts)
+    for other in others:
+        names = sorted({*first.versions, *other.versions})
+        for name in names:
+            here, there = first.versions.get(name), other.versions.get(name)
+            if here != there:
+                say(f"job {first.job} had {name} {here}, job {other.job} {there}: see manifests")
+                return
+
+
+def _shards(folders: Folders) -> Iterator[tuple[AnyPath, int, Record]]:
+    for source, manifest in folders.parts:
+        records, problems = read_records(source, manifest)
+        refuse(source, problems + find_problems(source, manifest, records))
+        for shard, record in records.items():
+            yield source, shard, record
+
+
+def _copy_shard(source: AnyPath, out: AnyPath, shard: int, record: Record) -> None:
+    """Its tables, then its record."""
+    forget(out, shard, ["items", "candidates"])
+    for table, known in record.tables.items():
+        path = shard_path(source, table, shard)
+        data = read_bytes(path)
+        if checksum_of(data) != known.sha256:
+            raise RunError(
+                f"{str(path)!r} is damaged (its sha256 is not that of what was written): run its "
+                "job again, then merge"
+            )
+        _write(shard_path(out, table, shard), data)
+    record.write(out, shard)
+
+
+def _copy_timings(source: AnyPath, out: AnyPath) -> None:
+    for name in names_in(source / "timings"):
+        if name.endswith(".json"):
+            _write(out / "timings" / name, read_bytes(source / "timings" / name))
+
+
+def _write(path: AnyPath, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)

@@ -94,6 +94,43 @@ def tap_ratio(engine, questions, n, tokens, rounds):
         print(f"    {name:12} {rate:8.0f} tokens/s   on/{name}: {best['on'] / rate:.2f}")
 
 
+def score_ways(engine, n, tokens, rounds):
+    """Responses that are given: behind the prompt, as here, against the other two ways."""
+    client = engine.client
+    conversation = Conversation.of(picture(1), QUESTION)
+    prompt = client.run(engine._prompt(conversation, None))
+    asking = Asking("", prompt.source, tokens, 1, 1.2, 0.9)
+    plain = {"ignore_eos": True, "detokenize": False}
+    drawn = client.run(client.ask(prompt.rendered, asking, n, max_tokens=tokens, **plain))
+    responses = [one.token_ids for one in drawn]
+
+    async def read():
+        await asyncio.gather(*(engine._read(prompt, ids, False) for ids in responses))
+
+    async def decode():
+        # A decode that is forced to given tokens has the steps of one that draws them.
+        await client.ask(prompt.rendered, asking, n, max_tokens=tokens, **plain)
+
+    async def prompt_logprobs():
+        settings = plain | {"max_tokens": 1, "prompt_logprobs": 0}
+        none = Asking("", prompt.source, 1)
+        await asyncio.gather(
+            *(client.ask(prompt.followed_by(ids), none, **settings) for ids in responses)
+        )
+
+    best = dict.fromkeys((read, decode, prompt_logprobs), float("inf"))
+    for number in range(rounds + 1):
+        for way in best:
+            client.run(client.llm.reset_prefix_cache())
+            began = time.perf_counter()
+            client.run(way())
+            if number:
+                best[way] = min(best[way], time.perf_counter() - began)
+    print(f"  {n} given responses of {tokens} tokens, time over that of reading them")
+    for way, took in best.items():
+        print(f"    {way.__name__:16} {took / best[read]:.2f}")
+
+
 def against_transformers(inside, plain, flights, n, tokens):
     """Questions per second of both engines on the same work."""
     print(f"  against the transformers engine, {n} candidates of at most {tokens} tokens")
@@ -138,6 +175,7 @@ def main():
         print("embedded model, 6 layers")
         engine = lookback.load(engine="vllm", max_num_seqs=128, quiet=True)
         tap_ratio(engine, 4, 25, 60, options.rounds)
+        score_ways(engine, 25, 60, options.rounds)
         against_transformers(engine, lookback.load(quiet=True), (1, 8, 32), 25, 60)
         engine.close()
     if options.only != "embedded":

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from lookback.benchmarks.base import LeavingOut
 from lookback.engines import Progress
+from lookback.runs.crew import Account, Alone, Crew, Job, plan_jobs
 from lookback.runs.layout import (
     OURS,
     SHARD,
@@ -27,6 +29,9 @@ from lookback.runs.verify import Problem, find_problems, read_records, refuse
 from lookback.runs.work import Worker
 from lookback.scores.base import get_scorer
 from lookback.signals import BY_LAYER
+
+if TYPE_CHECKING:
+    from lookback.runs.ray_workers import Cluster
 
 SAID = 5
 """Lines left out that are told one by one."""
@@ -77,6 +82,7 @@ def start(
     out: str | Path,
     *,
     workers: int = 1,
+    cluster: Cluster | None = None,
     retry_failed: bool = False,
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda line: None,
@@ -88,6 +94,7 @@ def start(
             added.
         out: the folder.
         workers: processes that share the work.
+        cluster: the Ray cluster whose actors they are; by default they are of this machine.
         retry_failed: try items again that failed before.
         progress: called with (pieces of work done, of so many).
         say: told in a line what a user should know.
@@ -103,24 +110,27 @@ def start(
     # A second writer is refused before it loads a model; a new folder is made after that, when
     # nothing can be wrong with the settings any more.
     held = lock(folder) if folder.exists() else None
+    crew = _hire(worker, workers, cluster, say)
     try:
-        worker.load()
+        account = crew.load()
         if held is None:
             folder.mkdir(parents=True, exist_ok=True)
             held = lock(folder)
-        manifest = _begin(plan, folder, worker, say)
+        manifest = _begin(plan, worker, account, say)
         damage = _find_damage(folder, manifest)
         remove_leftovers(folder)
         manifest.write(folder)
         for problem in damage:
             say(f"{problem.file} {problem.problem}: it is made again")
             forget(folder, problem.shard, problem.tables)
-        worker.plan = replace(plan, scorers=tuple(manifest.scorers), look=manifest.looks)
+        wanted = replace(plan, scorers=tuple(manifest.scorers), look=manifest.looks)
         if retry_failed:
             _forget_failures(folder)
-        worked = _work(manifest, worker, workers, progress)
-        return _finish(folder, worked)
+        todo = Todo(manifest, worker)
+        todo.do(crew, plan_jobs(wanted, todo.shards, account.in_flight), progress)
+        return _finish(folder, todo.worked)
     finally:
+        crew.close()
         if held is not None:
             held.release()
 
@@ -128,33 +138,51 @@ def start(
 def estimate(plan: Plan, workers: int = 1, tries: int = 3) -> Estimate:
     """Try the first items without keeping anything; the very first only warms up."""
     _check_workers(workers)
-    worker = Worker(plan, Path()).load()
-    total = len(worker.places)
+    worker = Worker(plan, Path())
+    worker.load()
+    total, many = len(worker.places), worker.in_flight
     if total < 2:
         raise RunError(f"there is nothing to estimate for {total} items: run it")
-    tokens, failed, layers, looking = [], 0, 0, 0.0
-    for number, place in enumerate(worker.places[: tries + 1]):
-        if number == 1:
-            began = time.perf_counter()
-        head, candidates, _ = worker.sample(place)
+    first, *others = worker.places[: max(tries, many) + 1]
+    trials = _try(worker, [first])
+    began = time.perf_counter()
+    for i in range(0, len(others), many):
+        trials += _try(worker, others[i : i + many])
+    looking = sum(one.looking for one in trials[1:])
+    each = (time.perf_counter() - began - looking) / len(others)
+    seconds = (each * total + looking / len(others) * min(plan.look, total)) / workers
+    bytes_per_token = BYTES_A_TOKEN + BYTES_PER_SHARE * max(one.layers for one in trials)
+    tokens = sum(one.tokens for one in trials) / len(trials)
+    failed = sum(one.failed for one in trials)
+    return Estimate(total, len(trials), seconds, tokens * total * bytes_per_token / 1e6, failed)
+
+
+class _Trial(NamedTuple):
+    """What came of an item: its tokens, the layers they are kept of, seconds to look, a failure."""
+
+    tokens: int
+    layers: int
+    looking: float
+    failed: bool
+
+
+def _try(worker: Worker, places: Sequence[int]) -> list[_Trial]:
+    """Do all that a run does with some items, and keep nothing."""
+    trials = []
+    for answer in worker.sample(places):
+        place, candidates, looking = answer.head["item"], answer.candidates, 0.0
         rows = worker.rows(place, candidates)
         if candidates:
-            for name in plan.scorers:
+            for name in worker.plan.scorers:
                 worker.score(name, place, candidates)
-        if candidates and plan.look:
+        if candidates and worker.plan.look:
             before = time.perf_counter()
             worker.look(place, candidates)
-            looking += (time.perf_counter() - before) if number else 0.0
-        tokens.append(sum(row["length"] for row in rows))
+            looking = time.perf_counter() - before
         depths = (len(row[BY_LAYER][0]) for row in rows if row.get(BY_LAYER))
-        layers = max(layers, next(depths, 0))
-        failed += head["error"] is not None
-    tried = len(tokens) - 1
-    each = (time.perf_counter() - began - looking) / tried
-    seconds = (each * total + looking / tried * min(plan.look, total)) / workers
-    bytes_per_token = BYTES_A_TOKEN + BYTES_PER_SHARE * layers
-    megabytes = sum(tokens) / len(tokens) * total * bytes_per_token / 1e6
-    return Estimate(total, len(tokens), seconds, megabytes, failed)
+        tokens = sum(row["length"] for row in rows)
+        trials.append(_Trial(tokens, next(depths, 0), looking, answer.head["error"] is not None))
+    return trials
 
 
 def _check_workers(workers: int) -> None:
@@ -174,15 +202,30 @@ def _check_ours(folder: Path) -> None:
         raise RunError(f"{str(folder)!r} holds other files: name a new folder with --out")
 
 
-def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None]) -> Manifest:
+def _hire(
+    worker: Worker, workers: int, cluster: Cluster | None, say: Callable[[str], None]
+) -> Crew:
+    """Whoever does the work."""
+    if cluster is not None:
+        from lookback.runs.ray_workers import Actors
+
+        return Actors(worker.plan, worker.folder, workers, cluster, say)
+    if workers > 1:
+        from lookback.runs.workers import Processes
+
+        return Processes(worker.plan, worker.folder, workers, say)
+    return Alone(worker)
+
+
+def _begin(plan: Plan, worker: Worker, account: Account, say: Callable[[str], None]) -> Manifest:
     """The manifest of a run that begins, or of the one that is there if it is the same.
 
     One that failed altogether has nothing to lose, and begins anew, whatever its settings were.
     """
-    engine, benchmark = worker.engine, worker.benchmark
+    folder, benchmark = worker.folder, worker.benchmark
     manifest = Manifest.begin(
-        settings=plan.settings(engine, benchmark, worker.source.identity),
-        defaults=engine.family.defaults,
+        settings=plan.settings(account, benchmark, worker.source.identity),
+        defaults=account.defaults,
         items=len(worker.places),
         shards=worker.shards,
         scorers={name: get_scorer(name.partition("@")[0]).defaults for name in plan.scorers},
@@ -192,7 +235,7 @@ def _begin(plan: Plan, folder: Path, worker: Worker, say: Callable[[str], None])
         # Absolute, so that studies find the images from another folder.
         data=plan.data and str(Path(plan.data).expanduser().absolute()),
         title=benchmark.title,
-        versions=versions(engine.identity().versions),
+        versions=versions(account.identity.versions),
     )
     if not (folder / MANIFEST).exists():
         return manifest
@@ -242,36 +285,40 @@ def _tell(worker: Worker, say: Callable[[str], None]) -> None:
         say(note)
 
 
-def _work(manifest: Manifest, worker: Worker, workers: int, progress: Progress | None) -> int:
-    """Make what is missing; how many pieces of work that was."""
-    folder = worker.folder
-    tables = [table for table in manifest.tables if table != "candidates"]  # comes with the items
-    missing = {}
-    for shard in manifest.shards:
-        record = read_record(folder, shard)
-        missing[shard] = [t for t in tables if record is None or t not in record.tables]
-    sizes = Counter(place // SHARD for place in worker.places)
-    total = len(worker.places) * len(tables)
-    before = done = total - sum(sizes[shard] * len(left) for shard, left in missing.items())
+class Todo:
+    """What a run lacks.
 
-    def report(stage: str, place: int, error: str | None) -> None:
-        nonlocal done
-        done += 1
-        if progress:
-            progress(done, total)
+    Attributes:
+        shards: those that lack a table.
+        total: how many pieces of work a whole run is.
+        done: how many of them are there.
+        worked: how many of these were made by `do`.
+    """
 
-    if progress:
-        progress(done, total)
-    todo = [shard for shard, left in missing.items() if left]
-    if workers == 1 or len(todo) < 2:
-        for shard in todo:
-            worker.work(shard, report)
-    else:
-        from lookback.runs.workers import work_together
+    def __init__(self, manifest: Manifest, worker: Worker) -> None:
+        tables = [table for table in manifest.tables if table != "candidates"]  # with the items
+        sizes = Counter(place // SHARD for place in worker.places)
+        self.shards, missing = [], 0
+        for shard in manifest.shards:
+            record = read_record(worker.folder, shard)
+            lacks = [t for t in tables if record is None or t not in record.tables]
+            self.shards += [shard] if lacks else []
+            missing += sizes[shard] * len(lacks)
+        self.total = len(worker.places) * len(tables)
+        self.done = self.total - missing
+        self.worked = 0
 
-        del worker.engine  # each process loads its own
-        work_together(worker.plan, folder, todo, min(workers, len(todo)), report)
-    return done - before
+    def do(self, crew: Crew, jobs: list[Job], progress: Progress | None) -> None:
+        """Have it made."""
+
+        def report(count: int) -> None:
+            self.done += count
+            self.worked += count
+            if progress:
+                progress(self.done, self.total)
+
+        report(0)
+        crew.work(jobs, report)
 
 
 def _finish(folder: Path, worked: int) -> Summary:

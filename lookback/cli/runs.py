@@ -30,6 +30,7 @@ from lookback.cli.app import (
     parse_device_map,
     settings_of,
 )
+from lookback.cli.ray import InFlight, Ray, RayCommand, RayCpus, RayGpus, parse_cluster
 from lookback.cli.start import FAILED
 from lookback.cli.stdin import refuse_stdin
 from lookback.cli.steering import Prune, PruneBy, parse_pruning
@@ -47,7 +48,7 @@ from lookback.cli.terminal import (
 )
 
 
-@app.command()
+@app.command(cls=RayCommand)
 def run(
     benchmark: Annotated[
         str | None,
@@ -101,6 +102,10 @@ def run(
     workers: Annotated[
         int, typer.Option(help="Processes that share the work, each with its own model.")
     ] = 1,
+    ray: Ray = None,
+    ray_cpus: RayCpus = 1,
+    ray_gpus: RayGpus = None,
+    in_flight: InFlight = None,
     source: Source = None,
     by_layer: Annotated[
         bool, typer.Option("--by-layer", help="Keep A in each layer too: for `study layers`.")
@@ -168,7 +173,9 @@ def run(
         device=device,
         device_map=parse_device_map(device_map),
         trust_remote_code=trust_remote_code,
+        in_flight=in_flight,
     )
+    cluster = parse_cluster(ray, ray_cpus, ray_gpus, dry_run)
     if dry_run:
         _estimate(plan, workers, as_json)
         return
@@ -177,7 +184,13 @@ def run(
     folder = out or _folder(plan)
     with long_progress(f"{plan.benchmark} to {folder}", "steps") as bar:
         summary = start(
-            plan, folder, workers=workers, retry_failed=retry_failed, progress=bar, say=say
+            plan,
+            folder,
+            workers=workers,
+            cluster=cluster,
+            retry_failed=retry_failed,
+            progress=bar,
+            say=say,
         )
     if as_json:
         counts = {"items": summary.items, "failed": len(summary.failed), "worked": summary.worked}

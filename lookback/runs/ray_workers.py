@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import queue
+import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -264,6 +265,8 @@ def connect(ray: Any, cluster: Cluster, say: Callable[[str], None]) -> bool:
         return False
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     named = os.environ.get("RAY_ADDRESS") if cluster.address == AUTO else cluster.address
+    if named and named not in (AUTO, LOCAL):
+        _check_listens(named)
     if named != LOCAL:
         try:
             ray.init(address=cluster.address, **quiet)
@@ -275,6 +278,21 @@ def connect(ray: Any, cluster: Cluster, say: Callable[[str], None]) -> bool:
         say("no Ray cluster was found (RAY_ADDRESS, --ray ADDRESS): one is started here")
     ray.init(address=LOCAL, include_dashboard=False, **quiet)
     return True
+
+
+def _check_listens(address: str) -> None:
+    """Ray would try for minutes, loudly.
+
+    Raises:
+        RunError: it is no address, or nobody listens there.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit():
+        raise RunError(f"no Ray cluster at {address!r}: write HOST:PORT, auto or local")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise RunError(f"no Ray cluster at {address!r}: {error}") from None
 
 
 def _variables(threads: int) -> dict[str, str]:

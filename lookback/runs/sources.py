@@ -126,7 +126,8 @@ class Scored(Source):
         found: list[Candidates | Exception] = []
         for one in questions:
             try:
-                found.append(scored(engine, one, self.given(engine, one), self.by_layer))
+                given = self.given(engine, one)
+                found.append(scored(engine, one.conversation, one.source, given, self.by_layer))
             except Exception as error:
                 found.append(error)
             report(1)
@@ -234,15 +235,19 @@ def get_source(plan: Plan) -> Source:
 
 
 def scored(
-    engine: Engine, asked: Question, responses: Sequence[Given], by_layer: bool = False
+    engine: Engine,
+    conversation: Conversation,
+    source: str | None,
+    responses: Sequence[Given],
+    by_layer: bool = False,
 ) -> Candidates:
     """Given responses with their signals; an empty one stays, with none."""
     filled = [one for one in responses if not one.empty]
     if not filled:
         raise ValueError(f"all {len(responses)} responses are empty: there is nothing to score")
     found = engine.score(
-        messages=asked.conversation.messages(),
-        source=asked.source,
+        messages=conversation.messages(),
+        source=source,
         responses=[one.text if one.token_ids is None else one.token_ids for one in filled],
         **optional_settings(engine, {"by_layer": by_layer}),
     )

@@ -274,7 +274,10 @@ def connect(ray: Any, cluster: Cluster, say: Callable[[str], None]) -> bool:
         except (ConnectionError, ValueError, RuntimeError) as error:
             if named:
                 about = " ".join(str(error).split())
-                raise RunError(f"no Ray cluster at {named!r} ({about:.200})") from None
+                raise RunError(
+                    f"no Ray cluster at {named!r} ({about:.200}); one that asks for a token needs "
+                    "RAY_AUTH_MODE=token"
+                ) from None
         say("no Ray cluster was found (RAY_ADDRESS, --ray ADDRESS): one is started here")
     ray.init(address=LOCAL, include_dashboard=False, **quiet)
     return True

@@ -8,11 +8,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
+from documents import blocks, read
 from test_producing import results
 from toy_engine import ToyEngine
 
+import lookback
 from lookback.benchmarks.base import get_benchmark
 from lookback.ray import Scorer
 from lookback.registry import PLUGINS_VARIABLE
@@ -149,6 +152,24 @@ class TestScorer:
         stored = io.BytesIO()
         get_benchmark("scenes-vqa").items("test")[0].image.save(stored, "PNG")
         return stored.getvalue()
+
+    def test_the_page(self, ray, picture, tmp_path, monkeypatch):
+        """The example of docs/scale.md, with the embedded model: the numbers of `lb.sample`."""
+        (block,) = blocks(read(ROOT / "docs" / "scale.md"), "python")
+        photo = tmp_path / "photo.png"
+        photo.write_bytes(picture)
+        monkeypatch.chdir(tmp_path)
+        exec(block.replace("/data/photo.jpg", str(photo)), {})
+        (row,) = pd.read_parquet(tmp_path / "scored").to_dict("records")
+        assert row["error"] is None
+        seed = item_seed(42, "table")
+        lb = lookback.load()
+        drawn = lb.sample(photo, "What is on the table?", 5, seed=seed, max_new_tokens=16)
+        assert list(row["responses"]) == [one.text for one in drawn]
+        np.testing.assert_allclose(list(row["scores"]), drawn.scores("lookback"), rtol=1e-5)
+        for found, one in zip(row["visual_lookback"], drawn, strict=True):
+            np.testing.assert_allclose(found, one.visual_lookback, rtol=1e-5)
+        assert row["best"] == drawn.best("lookback").text
 
     def test_rows_are_scored_and_drawn(self, ray, picture, plugins, tmp_path):
         plugins("toy_engine")

@@ -23,7 +23,8 @@ import pyarrow as pa
 from lookback.conversations import Conversation
 from lookback.engines import check_sampling, load, require
 from lookback.registry import words
-from lookback.runs.sources import Given, item_seed, scored
+from lookback.runs.given import Given
+from lookback.runs.sources import item_seed, scored
 from lookback.scores.base import get_scorer
 from lookback.signals import SIGNALS, Asked, Candidates
 

@@ -46,8 +46,8 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Job:
-    """Shards to make, in one go.
+class Portion:
+    """Shards that a worker is handed together.
 
     Attributes:
         plan: what to do; may name more scorers than when the worker was started.
@@ -66,8 +66,8 @@ class Crew(ABC):
         """Load a model, the first of perhaps several, and tell which it is."""
 
     @abstractmethod
-    def work(self, jobs: Sequence[Job], report: Report) -> None:
-        """Do all jobs.
+    def work(self, portions: Sequence[Portion], report: Report) -> None:
+        """Do all portions.
 
         Raises:
             RunError: workers died, and others in their place, too.
@@ -88,11 +88,11 @@ class Alone(Crew):
         """Load the model here."""
         return self.worker.load()
 
-    def work(self, jobs: Sequence[Job], report: Report) -> None:
+    def work(self, portions: Sequence[Portion], report: Report) -> None:
         """One after the other."""
-        for job in jobs:
-            self.worker.plan = job.plan
-            self.worker.work(job.shards, report)
+        for portion in portions:
+            self.worker.plan = portion.plan
+            self.worker.work(portion.shards, report)
 
 
 class Message(NamedTuple):
@@ -101,7 +101,7 @@ class Message(NamedTuple):
     Attributes:
         worker: its number.
         kind: "ready" with its account, "pieces" with how many more are done, "done" with what came
-            of its job, "error" with what stopped it, "died" with the reason.
+            of its portion, "error" with what stopped it, "died" with the reason.
         value: see there.
     """
 
@@ -111,7 +111,9 @@ class Message(NamedTuple):
 
 
 class Team(Crew):
-    """Several workers, each with a model of its own: each takes the next job; an error stops all.
+    """Several workers, each with a model of its own, which take portion after portion.
+
+    An error of one stops all.
 
     Args:
         plan: what the workers load.
@@ -121,7 +123,7 @@ class Team(Crew):
     """
 
     restarts = 0
-    """How often a job is handed out again after its worker died."""
+    """How often a portion is handed out again after its worker died."""
     remedy = "run the same command again, perhaps with fewer --workers"
 
     def __init__(
@@ -130,7 +132,7 @@ class Team(Crew):
         self.plan, self.folder, self.workers, self.say = plan, folder, workers, say
         self.accounts: dict[int, Account] = {}
         self._hired: set[int] = set()
-        self._busy: dict[int, Job] = {}
+        self._busy: dict[int, Portion] = {}
         self._pieces: Counter[int] = Counter()
         self._deaths: Counter[int] = Counter()
         self._first: Account | None = None
@@ -141,15 +143,15 @@ class Team(Crew):
         """Start a worker, which loads its model and tells when it is ready."""
 
     @abstractmethod
-    def give(self, worker: int, job: Job) -> None:
-        """Hand a job to a worker that is ready."""
+    def give(self, worker: int, portion: Portion) -> None:
+        """Hand a portion to a worker that is ready."""
 
     @abstractmethod
     def receive(self) -> Message:
         """Wait for the next message."""
 
     def keep(self, value: Any) -> None:
-        """Keep what came of a job; a worker of this machine has written it itself."""
+        """Keep what came of a portion; a worker of this machine has written it itself."""
 
     def load(self) -> Account:
         """Start one worker; the others are started when it is known how many have work."""
@@ -158,20 +160,21 @@ class Team(Crew):
             self._take(self.receive(), deque(), lambda count: None)
         return self._first
 
-    def work(self, jobs: Sequence[Job], report: Report) -> None:
-        """Hand out jobs until all are done."""
-        waiting = deque(jobs)
-        while len(self._hired) < min(self.workers, len(jobs)):
+    def work(self, portions: Sequence[Portion], report: Report) -> None:
+        """Hand out portions until all are done."""
+        waiting = deque(portions)
+        while len(self._hired) < min(self.workers, len(portions)):
             self._hire()
         for worker in list(self.accounts):
             self._give_next(worker, waiting)
         while waiting or self._busy:
             self._take(self.receive(), waiting, report)
 
-    def _take(self, message: Message, waiting: deque[Job], report: Report) -> None:
+    def _take(self, message: Message, waiting: deque[Portion], report: Report) -> None:
         worker, kind, value = message
         if kind == "ready":
             self._check(value)
+            self._deaths[-1] = 0
             self.accounts[worker] = value
             self._give_next(worker, waiting)
         elif kind == "pieces":
@@ -193,7 +196,7 @@ class Team(Crew):
         self._hired.add(worker)
         self.start(worker)
 
-    def _give_next(self, worker: int, waiting: deque[Job]) -> None:
+    def _give_next(self, worker: int, waiting: deque[Portion]) -> None:
         if waiting:
             self._busy[worker] = waiting.popleft()
             self._pieces[worker] = 0
@@ -215,36 +218,36 @@ class Team(Crew):
                     "machines"
                 )
 
-    def _bury(self, worker: int, reason: str, waiting: deque[Job]) -> None:
-        """Hand the job of a dead worker out again, and start another worker in its place.
+    def _bury(self, worker: int, reason: str, waiting: deque[Portion]) -> None:
+        """Hand the portion of a dead worker out again, and start another worker in its place.
 
         Raises:
             RunError: it was handed out often enough.
         """
-        job = self._busy.pop(worker, None)
+        portion = self._busy.pop(worker, None)
         self._hired.discard(worker)
         account = self.accounts.pop(worker, None)
         where = f" on {account.node}" if account and self.restarts else ""
-        key = job.shards[0] if job else -1  # -1: while it loaded, or had nothing to do
+        key = portion.shards[0] if portion else -1  # -1: while it loaded, or had nothing to do
         self._deaths[key] += 1
         if self._deaths[key] > self.restarts:
-            times = f", the {self._deaths[key]}th in a row" if self._deaths[key] > 1 else ""
-            what = f" at shard {key}" if job and self.restarts else ""
+            times = f", {self._deaths[key]} times in a row" if self._deaths[key] > 1 else ""
+            what = f" at shard {key}" if portion and self.restarts else ""
             raise RunError(f"a worker{where} died{what}{times} ({reason}): {self.remedy}")
-        again = f": shard {key} is handed out again" if job else ""
+        again = f": shard {key} is handed out again" if portion else ""
         self.say(f"a worker{where} died ({reason}){again}")
-        if job:
-            waiting.appendleft(job)
+        if portion:
+            waiting.appendleft(portion)
         if len(self._hired) < self.workers:
             self._hire()
         for other in set(self.accounts) - set(self._busy):
             self._give_next(other, waiting)
 
 
-def plan_jobs(plan: Plan, shards: Sequence[int], in_flight: int) -> list[Job]:
-    """Shards as jobs: of several, whose items are asked about together, if an engine wants so many.
+def plan_portions(plan: Plan, shards: Sequence[int], in_flight: int) -> list[Portion]:
+    """Shards as portions: of several each if an engine wants so many questions in flight.
 
-    A shard is the least that is kept; so a job's shards are what is lost at most.
+    What is lost at most when a worker dies is its portion.
     """
     size = max(1, in_flight // SHARD)
-    return [Job(plan, tuple(shards[i : i + size])) for i in range(0, len(shards), size)]
+    return [Portion(plan, tuple(shards[i : i + size])) for i in range(0, len(shards), size)]

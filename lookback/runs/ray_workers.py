@@ -1,10 +1,10 @@
 """Workers that are actors of a Ray cluster, wherever it has room.
 
-An actor has one model. It is sent a job with what it needs of the run's folder, works in a folder
-of its own, and sends back the files that it wrote; this process alone writes to the run. So the
-machines need share no disk for what comes out; the data and models must be readable on each. An
-actor that is gone (killed, out of memory, its node lost) has lost its job and nothing else: it is
-done again, by another.
+An actor has one model. It is sent a portion of the shards with what it needs of the run's folder,
+works in a folder of its own, and sends back the files that it wrote; this process alone writes to
+the run. So the machines need share no disk for what comes out; the data and models must be readable
+on each. An actor that is gone (killed, out of memory, its node lost) has lost its portion and
+nothing else: it is done again, by another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lookback.registry import PLUGINS_VARIABLE
-from lookback.runs.crew import Account, Job, Message, Team
+from lookback.runs.crew import Account, Message, Portion, Team
 from lookback.runs.layout import RunError
 from lookback.runs.shipping import Files, pack_made, pack_needed, unpack
 from lookback.runs.workers import THREADS_VARIABLE, portable
@@ -89,13 +89,13 @@ class Actor:
         except Exception as error:
             return portable(error)
 
-    def work(self, job: Job, files: Files) -> Iterator[tuple[str, Any]]:
-        """Do a job; tells each piece of work, and at last the files that it wrote, or its error."""
+    def work(self, portion: Portion, files: Files) -> Iterator[tuple[str, Any]]:
+        """Make its shards; tells each piece of work, at last the files it wrote or its error."""
         told: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
 
         def work() -> None:
             try:
-                made = self._make(job, files, lambda count: told.put(("pieces", count)))
+                made = self._make(portion, files, lambda count: told.put(("pieces", count)))
                 told.put(("done", made))
             except Exception as error:
                 told.put(("error", portable(error)))
@@ -106,17 +106,17 @@ class Actor:
             kind, value = told.get()
             yield kind, value
 
-    def _make(self, job: Job, files: Files, report: Report) -> Files:
+    def _make(self, portion: Portion, files: Files, report: Report) -> Files:
         with tempfile.TemporaryDirectory(prefix="lookback-") as name:
             folder = self.worker.folder = Path(name)
             unpack(folder, files)
-            self.worker.plan = job.plan
-            self.worker.work(job.shards, report)
-            return pack_made(folder, job.shards, files)
+            self.worker.plan = portion.plan
+            self.worker.work(portion.shards, report)
+            return pack_made(folder, portion.shards, files)
 
 
 class Actors(Team):
-    """The actors of a run; a job is handed out again if its actor dies.
+    """The actors of a run; a portion is handed out again if its actor dies.
 
     Args:
         plan, folder, workers, say: as for `Team`.
@@ -160,11 +160,11 @@ class Actors(Team):
         self._actors[worker] = self._kind.remote(self.plan, os.getcwd())
         self._asked[self._actors[worker].load.remote()] = worker
 
-    def give(self, worker: int, job: Job) -> None:
+    def give(self, worker: int, portion: Portion) -> None:
         """Send it with what is needed of the run."""
-        files = pack_needed(self.folder, job.shards)
+        files = pack_needed(self.folder, portion.shards)
         method = self._actors[worker].work.options(num_returns="streaming")
-        self._asked[method.remote(job, files)] = worker
+        self._asked[method.remote(portion, files)] = worker
 
     def keep(self, value: Files) -> None:
         """Write what an actor made to the run."""
@@ -312,7 +312,8 @@ def _variables(threads: int) -> dict[str, str]:
     package = Path(__file__).parents[2]
     paths = [] if package.name == "site-packages" else [str(package)]  # else it is installed there
     paths += filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    ours["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, paths))
+    if paths:
+        ours["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, paths))
     return ours | {THREADS_VARIABLE: str(threads)}
 
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lookback.benchmarks.responses import read_line, response_of
 from lookback.conversations import NO_SOURCE, Conversation
 from lookback.engines import Ability, optional_settings
 from lookback.reading import read_bytes
+from lookback.runs.given import Given, read_entry
 from lookback.runs.layout import RunError
 from lookback.runs.manifest import MANIFEST
 from lookback.runs.plan import Plan
@@ -134,26 +134,6 @@ class Scored(Source):
         return found
 
 
-@dataclass(frozen=True)
-class Given:
-    """A response that is there already.
-
-    Attributes:
-        text: the response.
-        token_ids: its tokens, where it is known how the model spelled it.
-        finish: why it ended.
-    """
-
-    text: str
-    token_ids: list[int] | None = None
-    finish: str = "given"
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to score."""
-        return not (self.text.strip() if self.token_ids is None else self.token_ids)
-
-
 class FromFile(Scored):
     """Responses of any other engine: {"id": ..., "responses": [...]} or "response" per line.
 
@@ -169,7 +149,7 @@ class FromFile(Scored):
         for number, line in enumerate(data.decode("utf-8-sig").split("\n"), start=1):
             if line.strip():
                 try:
-                    name, said = _entry(line)
+                    name, said = read_entry(line)
                 except ValueError as error:
                     raise RunError(f"{str(path)!r}, line {number}: {error}") from None
                 self.responses.setdefault(name, []).extend(said)
@@ -333,43 +313,3 @@ def item_seed(seed: int, item: str) -> int:
 
 def _same(first: Image, second: Image) -> bool:
     return first.size == second.size and first.tobytes() == second.tobytes()
-
-
-def _entry(line: str) -> tuple[str, list[Given]]:
-    """The id and the responses of a line."""
-    name, entry = read_line(line)
-    if "responses" not in entry:
-        return name, [_given(response_of(entry), entry.get("token_ids"))]
-    said = entry["responses"]
-    if not isinstance(said, list) or not all(isinstance(one, (str, dict)) for one in said):
-        raise ValueError(f"the responses are no list of strings but {said!r:.60}")
-    beside = entry.get("token_ids")
-    if beside is None:
-        return name, [_given(*_text_and_ids(one)) for one in said]
-    if not isinstance(beside, list) or len(beside) != len(said):
-        count = len(beside) if isinstance(beside, list) else f"{beside!r:.60}"
-        raise ValueError(f"token_ids are not a list per response: {count} for {len(said)}")
-    if not all(isinstance(one, str) for one in said):
-        raise ValueError("token_ids stand beside the responses: these must then be strings")
-    return name, [_given(text, ids) for text, ids in zip(said, beside, strict=True)]
-
-
-def _text_and_ids(response: str | dict[str, Any]) -> tuple[Any, Any]:
-    if isinstance(response, str):
-        return response, None
-    return response.get("text"), response.get("token_ids")
-
-
-def _given(text: Any, token_ids: Any) -> Given:
-    """A response of a file, checked."""
-    if not isinstance(text, str):
-        raise ValueError(f"the text of a response is not a string but {text!r:.60}")
-    if token_ids is None:
-        return Given(text)
-    if not isinstance(token_ids, list) or not all(
-        type(one) is int and one >= 0 for one in token_ids
-    ):
-        raise ValueError(f"token_ids are no list of whole numbers from 0 but {token_ids!r:.60}")
-    if text.strip() and not token_ids:
-        raise ValueError(f"token_ids are empty, and the response is not: {text!r:.60}")
-    return Given(text, token_ids)

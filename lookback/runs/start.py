@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lookback.benchmarks.base import LeavingOut
 from lookback.engines import Progress
-from lookback.runs.crew import Account, Alone, Crew, Job, plan_jobs
+from lookback.runs.crew import Account, Alone, Crew, Portion, plan_portions
 from lookback.runs.layout import (
     OURS,
     SHARD,
@@ -109,8 +109,8 @@ def start(
     _tell(worker, say)
     # A second writer is refused before it loads a model; a new folder is made after that, when
     # nothing can be wrong with the settings any more.
-    held = lock(folder) if folder.exists() else None
     crew = _hire(worker, workers, cluster, say)
+    held = lock(folder) if folder.exists() else None
     try:
         account = crew.load()
         if held is None:
@@ -127,7 +127,7 @@ def start(
         if retry_failed:
             _forget_failures(folder)
         todo = Todo(manifest, worker)
-        todo.do(crew, plan_jobs(wanted, todo.shards, account.in_flight), progress)
+        todo.do(crew, plan_portions(wanted, todo.shards, account.in_flight), progress)
         return _finish(folder, todo.worked)
     finally:
         crew.close()
@@ -308,7 +308,7 @@ class Todo:
         self.done = self.total - missing
         self.worked = 0
 
-    def do(self, crew: Crew, jobs: list[Job], progress: Progress | None) -> None:
+    def do(self, crew: Crew, portions: list[Portion], progress: Progress | None) -> None:
         """Have it made."""
 
         def report(count: int) -> None:
@@ -318,7 +318,7 @@ class Todo:
                 progress(self.done, self.total)
 
         report(0)
-        crew.work(jobs, report)
+        crew.work(portions, report)
 
 
 def _finish(folder: Path, worked: int) -> Summary:

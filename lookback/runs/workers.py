@@ -12,7 +12,7 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lookback.runs.crew import Job, Message, Team
+from lookback.runs.crew import Message, Portion, Team
 from lookback.runs.layout import RunError
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ class Processes(Team):
             else:
                 os.environ[THREADS_VARIABLE] = before
 
-    def give(self, worker: int, job: Job) -> None:
+    def give(self, worker: int, portion: Portion) -> None:
         """Put it into its inbox."""
-        self._inboxes[worker].put(job)
+        self._inboxes[worker].put(portion)
 
     def receive(self) -> Message:
         """From any of them; a process that is gone is found when none says anything."""
@@ -84,9 +84,9 @@ def _work(worker: int, plan: Plan, folder: Path, inbox: Any, told: Any) -> None:
         made = Worker(plan, folder)
         told.put(Message(worker, "ready", made.load()))
         while True:
-            job: Job = inbox.get()
-            made.plan = job.plan
-            made.work(job.shards, lambda count: told.put(Message(worker, "pieces", count)))
+            portion: Portion = inbox.get()
+            made.plan = portion.plan
+            made.work(portion.shards, lambda count: told.put(Message(worker, "pieces", count)))
             told.put(Message(worker, "done"))
     except Exception as error:
         told.put(Message(worker, "error", portable(error)))

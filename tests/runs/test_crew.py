@@ -7,7 +7,7 @@ import pytest
 from toy_engine import ToyEngine
 
 from lookback.cli.ray import complete_ray
-from lookback.runs.crew import Account, Message, Team, plan_jobs
+from lookback.runs.crew import Account, Message, Team, plan_portions
 from lookback.runs.layout import RunError
 from lookback.runs.plan import Plan
 
@@ -15,10 +15,10 @@ ACCOUNT = Account.of(ToyEngine())
 
 
 class Scripted(Team):
-    """Workers that are ready at once and do each job at once, in pieces of one per shard.
+    """Workers that are ready at once and do each portion at once, in pieces of one per shard.
 
     Args:
-        deaths: pairs (worker, its job from 0); that worker dies in that job, after a piece.
+        deaths: pairs (worker, its portion from 0); that worker dies in that portion, after a piece.
         accounts: of workers, if not the toy's.
     """
 
@@ -33,15 +33,15 @@ class Scripted(Team):
         self.given[worker] = []
         self.told.append(Message(worker, "ready", self.told_accounts.get(worker, ACCOUNT)))
 
-    def give(self, worker, job):
+    def give(self, worker, portion):
         number = len(self.given[worker])
-        self.given[worker].append(job.shards)
+        self.given[worker].append(portion.shards)
         self.told += [Message(worker, "pieces", 1)]
         if (worker, number) in self.deaths:
             self.told.append(Message(worker, "died", "of a test"))
             return
-        self.told += [Message(worker, "pieces", 1)] * (len(job.shards) - 1)
-        self.told.append(Message(worker, "done", job.shards))
+        self.told += [Message(worker, "pieces", 1)] * (len(portion.shards) - 1)
+        self.told.append(Message(worker, "done", portion.shards))
 
     def receive(self):
         return self.told.popleft()
@@ -53,7 +53,7 @@ class Scripted(Team):
 def run(team, shards=6, in_flight=1):
     told = []
     assert team.load() is ACCOUNT
-    team.work(plan_jobs(None, range(shards), in_flight), told.append)
+    team.work(plan_portions(None, range(shards), in_flight), told.append)
     return told
 
 
@@ -68,9 +68,9 @@ def test_every_shard_is_done_once(workers):
 
 @pytest.mark.parametrize(("in_flight", "size"), [(1, 1), (9, 1), (10, 1), (32, 3), (500, 7)])
 def test_an_engine_that_wants_many_questions_gets_several_shards(in_flight, size):
-    jobs = plan_jobs(None, range(7), in_flight)
-    assert [len(job.shards) for job in jobs[:-1]] == [size] * (len(jobs) - 1)
-    assert [shard for job in jobs for shard in job.shards] == list(range(7))
+    portions = plan_portions(None, range(7), in_flight)
+    assert [len(portion.shards) for portion in portions[:-1]] == [size] * (len(portions) - 1)
+    assert [shard for portion in portions for shard in portion.shards] == list(range(7))
 
 
 def test_the_job_of_a_dead_worker_is_done_by_another_and_counted_once():
@@ -90,7 +90,7 @@ def test_without_restarts_a_death_ends_the_work():
 
 def test_a_job_that_kills_is_handed_out_so_often_and_no_more():
     team = Scripted(1, deaths=[(worker, 0) for worker in range(9)], restarts=3)
-    with pytest.raises(RunError, match="died at shard 0, the 4th in a row"):
+    with pytest.raises(RunError, match="died at shard 0, 4 times in a row"):
         run(team)
     assert sum(map(len, team.given.values())) == 4
 
@@ -113,7 +113,9 @@ def test_workers_with_another_model_are_refused(field, value):
 
 def test_an_error_is_raised_as_it_is():
     team = Scripted(2)
-    team.give = lambda worker, job: team.told.append(Message(worker, "error", OSError("no disk")))
+    team.give = lambda worker, portion: team.told.append(
+        Message(worker, "error", OSError("no disk"))
+    )
     with pytest.raises(OSError, match="no disk"):
         run(team)
 

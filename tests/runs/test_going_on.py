@@ -12,7 +12,7 @@ from toy_engine import ToyEngine
 from lookback.benchmarks.base import BENCHMARKS, Item, Judged, benchmark
 from lookback.benchmarks.metrics import MeanOfScores
 from lookback.runs import Run, manifest, verify, workers
-from lookback.runs.crew import Account, Message, plan_jobs
+from lookback.runs.crew import Account, Message, plan_portions
 from lookback.runs.layout import RunError, replacing
 from lookback.runs.manifest import Manifest
 from lookback.runs.plan import Plan
@@ -209,7 +209,7 @@ class FakeContext:
                 context.threads.append(os.environ["OMP_NUM_THREADS"])
                 worker, *_, inbox, told = args
                 told.put(Message(worker, "ready", Account.of(ToyEngine())))
-                inbox.put = lambda job: told.put(Message(worker, "done"))
+                inbox.put = lambda portion: told.put(Message(worker, "done"))
 
             def terminate(self):
                 pass
@@ -232,7 +232,7 @@ def test_workers_share_the_cores(monkeypatch, tmp_path, before, count, threads):
         monkeypatch.setenv("OMP_NUM_THREADS", before)
     team = workers.Processes(plan(), tmp_path, count)
     team.load()
-    team.work(plan_jobs(plan(), range(max(2, count - 1)), 1), lambda count: None)
+    team.work(plan_portions(plan(), range(max(2, count - 1)), 1), lambda count: None)
     team.close()
     # As many as have work; the cores are shared as if all had.
     assert context.threads == [threads] * max(2, count - 1)

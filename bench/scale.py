@@ -1,8 +1,8 @@
 """How a run scales on this machine: one process, two processes, two Ray actors, in turns.
 
 `python bench/scale.py`. The embedded model on drawn captions, one thread per worker. The rate is
-that of the pieces of work from the first quarter to nine tenths of a run, when all models are
-loaded and no worker has run out of shards; the start is the time to the first piece.
+that of the second half of a run but its last twentieth, when all models are loaded and no worker
+has run out of shards; the start is the time to the first piece.
 """
 
 import os
@@ -22,7 +22,7 @@ from lookback.runs.plan import Plan
 from lookback.runs.ray_workers import Cluster, import_ray
 from lookback.runs.start import start
 
-ITEMS, ROUNDS = 100, 2
+ITEMS, ROUNDS = 160, 2
 WAYS = {
     "this process": (1, None),
     "2 processes": (2, None),
@@ -46,7 +46,7 @@ def measure(workers: int, cluster: Cluster | None) -> tuple[float, float]:
         )
     first = next(now for now, done in told if done)
     (early, few), (late, many) = (
-        next(one for one in told if one[1] >= share * ITEMS) for share in (0.25, 0.9)
+        next(one for one in told if one[1] >= share * ITEMS) for share in (0.5, 0.95)
     )
     return (many - few) / (late - early), first - began
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lookback import __version__
 from lookback.registry import PLUGINS_VARIABLE
 from lookback.runs.crew import Account, Message, Portion, Team
 from lookback.runs.layout import RunError
@@ -69,10 +70,11 @@ class Actor:
     Args:
         plan: what it loads.
         here: the folder that the command was called in: paths are relative to it.
+        version: of the package that called; another would read and write other things.
     """
 
-    def __init__(self, plan: Plan, here: str) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, here: str, version: str) -> None:
+        self.plan, self.version = plan, version
         if os.path.isdir(here):
             os.chdir(here)
 
@@ -83,8 +85,13 @@ class Actor:
 
             from lookback.runs.work import Worker
 
-            self.worker = Worker(self.plan, Path())
             node = f"node {ray.util.get_node_ip_address()}"
+            if self.version != __version__:
+                raise RunError(
+                    f"{node} has lookback-vlm {__version__}, and this machine {self.version}: "
+                    "install the same everywhere"
+                )
+            self.worker = Worker(self.plan, Path())
             return replace(self.worker.load(), node=node)
         except Exception as error:
             return portable(error)
@@ -157,7 +164,7 @@ class Actors(Team):
 
     def start(self, worker: int) -> None:
         """Ask for an actor; it comes when the cluster has room."""
-        self._actors[worker] = self._kind.remote(self.plan, os.getcwd())
+        self._actors[worker] = self._kind.remote(self.plan, os.getcwd(), __version__)
         self._asked[self._actors[worker].load.remote()] = worker
 
     def give(self, worker: int, portion: Portion) -> None:
@@ -193,9 +200,19 @@ class Actors(Team):
                 self._asked[asked] = worker  # there is more to come
             return Message(worker, kind, value)
         except errors.RayTaskError as error:
-            return Message(worker, "error", portable(error.cause))
+            return Message(worker, "error", self._failure(worker, error.cause))
         except (errors.RayError, StopIteration) as error:
             return Message(worker, "died", _reason(error))
+
+    def _failure(self, worker: int, cause: Exception) -> Exception:
+        """What stopped an actor: its own errors it tells itself, so that this is Ray's or a bug."""
+        if not isinstance(cause, self._ray.exceptions.RayError):
+            return portable(cause)
+        node = self.accounts[worker].node if worker in self.accounts else "a node"
+        return RunError(
+            f"a worker on {node} cannot read what it was sent ({_first_line(cause)}): is the same "
+            "lookback-vlm there?"
+        )
 
     def _check_room(self) -> None:
         """Say if not all workers find room; a cluster of others may yet grow.
@@ -315,6 +332,10 @@ def _variables(threads: int) -> dict[str, str]:
     if paths:
         ours["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, paths))
     return ours | {THREADS_VARIABLE: str(threads)}
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)[:300]
 
 
 def _reason(error: Exception) -> str:

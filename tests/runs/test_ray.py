@@ -8,8 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from documents import blocks, read
 from test_producing import results
@@ -159,7 +159,7 @@ class TestScorer:
         photo = tmp_path / "photo.jpg"
         photo.write_bytes(picture)
         exec(block.replace("/data", str(tmp_path)), {})
-        (row,) = pd.read_parquet(tmp_path / "scored").to_dict("records")
+        (row,) = pq.read_table(tmp_path / "scored").to_pylist()
         assert row["error"] is None
         seed = item_seed(42, "table")
         lb = lookback.load()

@@ -22,25 +22,25 @@ def pack_needed(folder: Path, shards: Iterable[int]) -> dict[str, bytes]:
 
     Of a shard that is there already, that is its record, its items and its candidates.
     """
-    paths = [folder / MANIFEST]
+    names = [MANIFEST]
     for shard in shards:
         if record_path(folder, shard).exists():
-            paths += [record_path(folder, shard)]
-            paths += [shard_path(folder, table, shard) for table in SAMPLED]
-    return _read(folder, paths)
+            names += [_record(shard), *(_table(table, shard) for table in SAMPLED)]
+    return _read(folder, names)
 
 
 def pack_made(folder: Path, shards: Iterable[int], given: Files) -> dict[str, bytes]:
     """What a worker wrote for shards: all there is of them but what it was given."""
-    paths: list[Path] = []
+    names: list[str] = []
     for shard in shards:
         record = read_record(folder, shard)
-        tables = [shard_path(folder, table, shard) for table in record.tables] if record else []
-        paths += [path for path in tables if path.exists()]  # it was not given others' scores
-        paths += sorted((folder / "timings").glob(f"*-{shard:05d}.json"))
-        paths += [record_path(folder, shard)]
-    made = _read(folder, paths)
-    return {path: data for path, data in made.items() if given.get(path) != data}
+        tables = [_table(table, shard) for table in record.tables] if record else []
+        names += [name for name in tables if (folder / name).exists()]  # others' scores are not
+        timings = sorted((folder / "timings").glob(f"*-{shard:05d}.json"))
+        names += [f"timings/{path.name}" for path in timings]
+        names += [_record(shard)]
+    made = _read(folder, names)
+    return {name: data for name, data in made.items() if given.get(name) != data}
 
 
 def unpack(folder: Path, files: Files) -> None:
@@ -52,5 +52,13 @@ def unpack(folder: Path, files: Files) -> None:
             temporary.write_bytes(files[name])
 
 
-def _read(folder: Path, paths: Iterable[Path]) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+def _record(shard: int) -> str:
+    return record_path(Path(), shard).as_posix()
+
+
+def _table(table: str, shard: int) -> str:
+    return shard_path(Path(), table, shard).as_posix()
+
+
+def _read(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in names}

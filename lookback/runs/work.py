@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -82,6 +83,14 @@ class Worker:
         """Those that have items."""
         return sorted({place // SHARD for place in self.places})
 
+    def places_in(self, shards: Collection[int]) -> list[int]:
+        """The positions of the items of some shards."""
+        found: list[int] = []
+        for shard in shards:
+            first, end = (bisect_left(self.places, one * SHARD) for one in (shard, shard + 1))
+            found += self.places[first:end]
+        return found
+
     @property
     def in_flight(self) -> int:
         """How many items its engine is asked about at once."""
@@ -92,19 +101,16 @@ class Worker:
         records = {shard: read_record(self.folder, shard) for shard in shards}
         self._sample([shard for shard, record in records.items() if record is None], report)
         for shard, record in records.items():
-            places = self._places(shard)
+            places = self.places_in([shard])
             for name in self.plan.scorers:
                 if record is None or f"scores/{name}" not in record.tables:
                     self._score(name, shard, places, report)
             if self.plan.look and (record is None or "looks" not in record.tables):
                 self._look(shard, places, report)
 
-    def _places(self, shard: int) -> list[int]:
-        return [place for place in self.places if place // SHARD == shard]
-
     def _sample(self, shards: Sequence[int], report: Report) -> None:
         """Ask about all items of some shards, and write each shard when it has all of its own."""
-        places = [place for shard in shards for place in self._places(shard)]
+        places = self.places_in(shards)
         last = {place // SHARD: place for place in places}
         answers: list[Answer] = []
         for first in range(0, len(places), self.in_flight):

@@ -4,7 +4,6 @@ import io
 import json
 import logging
 import os
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -83,12 +82,12 @@ def test_a_killed_actor_loses_nothing(tmp_path, mortal):
         progress=lambda *count: told.append(count),
     )
     assert len(list(dead.iterdir())) == 1
-    assert len(said) == 1
-    assert "a worker on node " in said[0]
-    assert "shard " in said[0]
-    assert "is handed out again" in said[0]
-    # What the dead one had done is no longer counted, and in the end all is, once.
-    assert any(after < before for (before, _), (after, _) in pairwise(told))
+    # On a slow machine it may also be said that the cluster is waited for.
+    (death,) = [line for line in said if "died" in line]
+    assert "a worker on node " in death
+    assert "shard " in death
+    assert "is handed out again" in death
+    # In the end all is counted once; what a dead worker told before may not even have come.
     assert told[-1] == (45, 45)
     assert (summary.worked, summary.failed) == (45, [])
     start(plan, tmp_path / "alone")

@@ -26,9 +26,9 @@ lint: $(VENV)/ready
 types: $(VENV)/ready
 	$(BIN)/mypy
 
-# Two processes of one thread each: tiny models do not profit from more.
+# Two processes of one thread each: tiny models do not profit from more. Tests of a group share one.
 tests: $(VENV)/ready
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 # The engines and scorers on the oldest transformers that pyproject.toml allows.
 test-oldest: $(OLDEST)/ready

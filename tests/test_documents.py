@@ -21,12 +21,14 @@ from zoo import build
 
 import lookback
 from lookback.cli import app
+from lookback.cli.ray import complete_ray
 from lookback.scores.base import SCORERS
 from tools.site import commands, fetched
 from tools.site.pages import OUTSIDE, relink
 
 ALL = PAGES + NOTEBOOKS
-RUN_ELSEWHERE = {"CONTRIBUTING.md", "own-data.md"}  # test_contributing.py, test_own_data_doc.py
+# test_contributing.py, test_own_data_doc.py, runs/test_ray.py
+RUN_ELSEWHERE = {"CONTRIBUTING.md", "own-data.md", "scale.md"}
 COMMANDS = typer.main.get_command(app)
 
 
@@ -116,7 +118,7 @@ def check_call(words, whole):
     assert not unknown, f"{command.name} has no {unknown}"
     if whole and "..." not in rest:
         context = command.context_class(command, info_name=command.name)
-        given, left, _ = command.make_parser(context).parse_args(list(rest))
+        given, left, _ = command.make_parser(context).parse_args(complete_ray(list(rest)))
         needed = [p.name for p in command.params if p.required and not given.get(p.name)]
         assert (needed, left) == ([], []), f"{command.name}: needs {needed}, too much {left}"
 

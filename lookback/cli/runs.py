@@ -31,6 +31,7 @@ from lookback.cli.app import (
     parse_device_map,
     settings_of,
 )
+from lookback.cli.ray import InFlight, Ray, RayCommand, RayCpus, RayGpus, parse_cluster
 from lookback.cli.start import FAILED
 from lookback.cli.stdin import refuse_stdin
 from lookback.cli.steering import Prune, PruneBy, parse_pruning
@@ -48,7 +49,7 @@ from lookback.cli.terminal import (
 from lookback.storage import AnyPath, to_path
 
 
-@app.command()
+@app.command(cls=RayCommand)
 def run(
     benchmark: Annotated[
         str | None,
@@ -115,6 +116,10 @@ def run(
             show_default=False,
         ),
     ] = None,
+    ray: Ray = None,
+    ray_cpus: RayCpus = 1,
+    ray_gpus: RayGpus = None,
+    in_flight: InFlight = None,
     source: Source = None,
     by_layer: Annotated[
         bool, typer.Option("--by-layer", help="Keep A in each layer too: for `study layers`.")
@@ -184,7 +189,9 @@ def run(
         device=device,
         device_map=parse_device_map(device_map),
         trust_remote_code=trust_remote_code,
+        in_flight=in_flight,
     )
+    cluster = parse_cluster(ray, ray_cpus, ray_gpus, dry_run)
     if dry_run:
         _estimate(plan, workers, job, as_json)
         return
@@ -196,6 +203,7 @@ def run(
             plan,
             folder,
             workers=workers,
+            cluster=cluster,
             retry_failed=retry_failed,
             job=job,
             progress=bar,

@@ -90,11 +90,14 @@ class Engine(Protocol):
         name: where the model came from; candidates and runs carry it.
         family: what is known of models like it.
         abilities: what it can do.
+        in_flight: how many questions `sample_many` should be given at once; 1 for an engine that
+            answers one after another.
     """
 
     name: str
     family: Family
     abilities: frozenset[Ability]
+    in_flight: int = 1
 
     def identity(self) -> Identity:
         """Which model this is."""

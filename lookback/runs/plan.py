@@ -14,6 +14,7 @@ from lookback.signals import BY_LAYER
 if TYPE_CHECKING:
     from lookback.benchmarks.base import Benchmark, Item
     from lookback.engines import Engine
+    from lookback.runs.crew import Account
     from lookback.runs.run import Run
     from lookback.steering.pruning import Pruning
 
@@ -41,6 +42,8 @@ class Plan:
         by_layer: keep A_t in each layer too.
         scorers: those to record that need a model: "vauq", or "usc@5" for the first five.
         look: of how many items, the first ones, to keep where their picks looked.
+        in_flight: how many questions an engine is given at once; by default as many as it wants.
+            It decides no results, and is not part of `settings`.
     """
 
     benchmark: str
@@ -68,6 +71,7 @@ class Plan:
     by_layer: bool = False
     scorers: tuple[str, ...] = ()
     look: int = 0
+    in_flight: int | None = None
 
     def __post_init__(self) -> None:
         check_sampling(
@@ -82,6 +86,8 @@ class Plan:
                 f"--image {self.image} scores the candidates of a run again: name it with "
                 "--candidates RUN"
             )
+        if self.in_flight is not None and self.in_flight < 1:
+            raise RunError(f"in_flight = {self.in_flight}: must be at least 1")
         if self.look < 0:
             raise RunError(f"look = {self.look}: must be at least 0")
         if self.look and self.image != "own":
@@ -141,12 +147,12 @@ class Plan:
         return list(benchmark.items(self.split or benchmark.default_split, self.limit))
 
     def settings(
-        self, engine: Engine, benchmark: Benchmark, candidates: dict[str, Any] | None
+        self, account: Account, benchmark: Benchmark, candidates: dict[str, Any] | None
     ) -> dict[str, Any]:
         """All that decides the results, for the manifest."""
         from lookback.benchmarks.base import Fingerprinted, Judged
 
-        model = asdict(engine.identity())
+        model = asdict(account.identity)
         del model["versions"]
         drawn: dict[str, Any] = {
             "n": self.n,
@@ -157,7 +163,7 @@ class Plan:
         }
         # Named only where they are on: runs without them are what they were before there were any.
         if self.prune is not None:
-            drawn["prune"] = self.prune.of(self.n, engine.family.defaults).to_json()
+            drawn["prune"] = self.prune.of(self.n, account.defaults).to_json()
         layers = {BY_LAYER: True} if self.by_layer else {}
         return model | {
             "benchmark": benchmark.name,

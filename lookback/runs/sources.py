@@ -8,16 +8,16 @@ from __future__ import annotations
 import hashlib
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lookback.benchmarks.responses import read_line, response_of
 from lookback.conversations import NO_SOURCE, Conversation
 from lookback.engines import Ability, optional_settings
 from lookback.reading import read_bytes
+from lookback.runs.given import Given, read_entry
 from lookback.runs.layout import RunError
 from lookback.runs.manifest import MANIFEST
 from lookback.runs.plan import Plan
@@ -50,9 +50,21 @@ class Source(ABC):
         """The positions of the items that it has candidates for."""
         return list(range(len(items)))
 
+    def in_flight(self, engine: Engine) -> int:
+        """How many items to ask an engine about at once."""
+        return 1
+
     @abstractmethod
-    def candidates(self, engine: Engine, asked: Question, place: int, item: Item) -> Candidates:
-        """An item's candidates with their signals, asked with the images of `asked`."""
+    def answers(
+        self, engine: Engine, questions: Sequence[Question], report: Callable[[int], None]
+    ) -> list[Candidates | Exception]:
+        """The candidates of some items with their signals, or what went wrong with an item.
+
+        Args:
+            engine: is asked.
+            questions: of the items.
+            report: called with how many more are answered.
+        """
 
 
 class Drawn(Source):
@@ -63,42 +75,66 @@ class Drawn(Source):
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
 
-    def candidates(self, engine: Engine, asked: Question, place: int, item: Item) -> Candidates:
-        """Draw them."""
-        plan = self.plan
-        return engine.sample(
-            messages=asked.conversation.messages(),
-            source=asked.source,
+    def in_flight(self, engine: Engine) -> int:
+        """As many as the plan says, else as the engine wants."""
+        return self.plan.in_flight or engine.in_flight
+
+    def answers(
+        self, engine: Engine, questions: Sequence[Question], report: Callable[[int], None]
+    ) -> list[Candidates | Exception]:
+        """Draw them, all in one call."""
+        plan, told = self.plan, 0
+
+        def progress(done: int, total: int) -> None:
+            nonlocal told
+            report(done - told)
+            told = done
+
+        asked = [
+            {
+                "messages": one.conversation.messages(),
+                "source": one.source,
+                "seed": item_seed(plan.seed, one.item.id),
+            }
+            for one in questions
+        ]
+        return engine.sample_many(
+            asked,
+            return_exceptions=True,
+            progress=progress,
             n=plan.n,
             temperature=plan.temperature,
             top_p=plan.top_p,
             max_new_tokens=plan.max_new_tokens,
-            seed=item_seed(plan.seed, item.id),
             **optional_settings(engine, {"by_layer": plan.by_layer, "prune": plan.prune}),
         )
 
 
-@dataclass(frozen=True)
-class Given:
-    """A response that is there already.
+class Scored(Source):
+    """Responses that exist already: scored item after item, each with one prefill."""
 
-    Attributes:
-        text: the response.
-        token_ids: its tokens, where it is known how the model spelled it.
-        finish: why it ended.
-    """
+    by_layer: bool
 
-    text: str
-    token_ids: list[int] | None = None
-    finish: str = "given"
+    @abstractmethod
+    def given(self, engine: Engine, question: Question) -> list[Given]:
+        """The responses to an item."""
 
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to score."""
-        return not (self.text.strip() if self.token_ids is None else self.token_ids)
+    def answers(
+        self, engine: Engine, questions: Sequence[Question], report: Callable[[int], None]
+    ) -> list[Candidates | Exception]:
+        """Score them."""
+        found: list[Candidates | Exception] = []
+        for one in questions:
+            try:
+                given = self.given(engine, one)
+                found.append(scored(engine, one.conversation, one.source, given, self.by_layer))
+            except Exception as error:
+                found.append(error)
+            report(1)
+        return found
 
 
-class FromFile(Source):
+class FromFile(Scored):
     """Responses of any other engine: {"id": ..., "responses": [...]} or "response" per line.
 
     Lines with one response each may repeat an id; they are taken in order. `"token_ids"` beside
@@ -113,7 +149,7 @@ class FromFile(Source):
         for number, line in enumerate(data.decode("utf-8-sig").split("\n"), start=1):
             if line.strip():
                 try:
-                    name, said = _entry(line)
+                    name, said = read_entry(line)
                 except ValueError as error:
                     raise RunError(f"{str(path)!r}, line {number}: {error}") from None
                 self.responses.setdefault(name, []).extend(said)
@@ -131,14 +167,14 @@ class FromFile(Source):
             )
         return sorted({known[name] for name in self.responses})
 
-    def candidates(self, engine: Engine, asked: Question, place: int, item: Item) -> Candidates:
-        """Score them, with one prefill."""
+    def given(self, engine: Engine, question: Question) -> list[Given]:
+        """In the order of the file."""
+        item = question.item
         names = [name for name in (item.id, *item.aliases) if name in self.responses]
-        given = [one for n in names for one in self.responses[n]]
-        return scored(engine, asked, given, self.by_layer)
+        return [one for n in names for one in self.responses[n]]
 
 
-class FromRun(Source):
+class FromRun(Scored):
     """The candidates of another run: token by token if it is the same model's, else their texts."""
 
     def __init__(self, path: AnyPath, by_layer: bool) -> None:
@@ -153,16 +189,13 @@ class FromRun(Source):
         """Of the items that have candidates there."""
         return sorted(self.rows)
 
-    def candidates(self, engine: Engine, asked: Question, place: int, item: Item) -> Candidates:
-        """Score them, with one prefill."""
-        given = self.run.candidates(self.rows[place])
+    def given(self, engine: Engine, question: Question) -> list[Given]:
+        """In the order of the run."""
         same = self.run.model == engine.name
-        return scored(
-            engine,
-            asked,
-            [Given(c.text, c.token_ids.tolist() if same else None, c.finish) for c in given],
-            self.by_layer,
-        )
+        return [
+            Given(c.text, c.token_ids.tolist() if same else None, c.finish)
+            for c in self.run.candidates(self.rows[question.place])
+        ]
 
 
 def get_source(plan: Plan) -> Source:
@@ -182,15 +215,19 @@ def get_source(plan: Plan) -> Source:
 
 
 def scored(
-    engine: Engine, asked: Question, responses: Sequence[Given], by_layer: bool = False
+    engine: Engine,
+    conversation: Conversation,
+    source: str | None,
+    responses: Sequence[Given],
+    by_layer: bool = False,
 ) -> Candidates:
     """Given responses with their signals; an empty one stays, with none."""
     filled = [one for one in responses if not one.empty]
     if not filled:
         raise ValueError(f"all {len(responses)} responses are empty: there is nothing to score")
     found = engine.score(
-        messages=asked.conversation.messages(),
-        source=asked.source,
+        messages=conversation.messages(),
+        source=source,
         responses=[one.text if one.token_ids is None else one.token_ids for one in filled],
         **optional_settings(engine, {"by_layer": by_layer}),
     )
@@ -209,11 +246,15 @@ class Question:
     """What the model is shown and asked.
 
     Attributes:
+        item: which it is about.
+        place: the item's position in the split.
         conversation: with its images.
         source: what A_t is measured on.
         image: the id of the item that the images belong to; None for none.
     """
 
+    item: Item
+    place: int
     conversation: Conversation
     source: str | None
     image: str | None
@@ -235,21 +276,22 @@ class Questions:
         """
         item = self.items[place]
         if self.mode == "none" and item.messages is None:  # its image need not be readable
-            return self._question(Conversation.of(None, item.question), None)
+            return self._question(place, Conversation.of(None, item.question), None)
         own = item.conversation
         if self.mode == "none":
             own = own.with_images(None)
         if not own.parts("image") and not own.parts("video"):
-            return self._question(own, None)
+            return self._question(place, own, None)
         if self.mode == "own":
-            return self._question(own, item.id)
+            return self._question(place, own, item.id)
         images, other = self._random(item)
-        return self._question(own.with_images(images), other)
+        return self._question(place, own.with_images(images), other)
 
-    def _question(self, conversation: Conversation, image: str | None) -> Question:
+    def _question(self, place: int, conversation: Conversation, image: str | None) -> Question:
         """Without image and marked text there is nothing to look at, and that is known."""
         blind = image is None and not any(part.source for part in conversation.parts("text"))
-        return Question(conversation, NO_SOURCE if blind else self.source, image)
+        source = NO_SOURCE if blind else self.source
+        return Question(self.items[place], place, conversation, source, image)
 
     def _random(self, item: Item) -> tuple[list[Image], str]:
         """The images of another item, and its id."""
@@ -271,43 +313,3 @@ def item_seed(seed: int, item: str) -> int:
 
 def _same(first: Image, second: Image) -> bool:
     return first.size == second.size and first.tobytes() == second.tobytes()
-
-
-def _entry(line: str) -> tuple[str, list[Given]]:
-    """The id and the responses of a line."""
-    name, entry = read_line(line)
-    if "responses" not in entry:
-        return name, [_given(response_of(entry), entry.get("token_ids"))]
-    said = entry["responses"]
-    if not isinstance(said, list) or not all(isinstance(one, (str, dict)) for one in said):
-        raise ValueError(f"the responses are no list of strings but {said!r:.60}")
-    beside = entry.get("token_ids")
-    if beside is None:
-        return name, [_given(*_text_and_ids(one)) for one in said]
-    if not isinstance(beside, list) or len(beside) != len(said):
-        count = len(beside) if isinstance(beside, list) else f"{beside!r:.60}"
-        raise ValueError(f"token_ids are not a list per response: {count} for {len(said)}")
-    if not all(isinstance(one, str) for one in said):
-        raise ValueError("token_ids stand beside the responses: these must then be strings")
-    return name, [_given(text, ids) for text, ids in zip(said, beside, strict=True)]
-
-
-def _text_and_ids(response: str | dict[str, Any]) -> tuple[Any, Any]:
-    if isinstance(response, str):
-        return response, None
-    return response.get("text"), response.get("token_ids")
-
-
-def _given(text: Any, token_ids: Any) -> Given:
-    """A response of a file, checked."""
-    if not isinstance(text, str):
-        raise ValueError(f"the text of a response is not a string but {text!r:.60}")
-    if token_ids is None:
-        return Given(text)
-    if not isinstance(token_ids, list) or not all(
-        type(one) is int and one >= 0 for one in token_ids
-    ):
-        raise ValueError(f"token_ids are no list of whole numbers from 0 but {token_ids!r:.60}")
-    if text.strip() and not token_ids:
-        raise ValueError(f"token_ids are empty, and the response is not: {text!r:.60}")
-    return Given(text, token_ids)

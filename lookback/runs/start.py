@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from lookback.benchmarks.base import LeavingOut
 from lookback.engines import Progress
+from lookback.runs.crew import Account, Alone, Crew, Portion, plan_portions
 from lookback.runs.job import Job
 from lookback.runs.jobs import check_begin, check_siblings
 from lookback.runs.layout import (
@@ -31,6 +33,9 @@ from lookback.runs.work import Worker
 from lookback.scores.base import get_scorer
 from lookback.signals import BY_LAYER
 from lookback.storage import AnyPath, RemotePath, each, to_path
+
+if TYPE_CHECKING:
+    from lookback.runs.ray_workers import Cluster
 
 SAID = 5
 """Lines left out that are told one by one."""
@@ -81,6 +86,7 @@ def start(
     out: str | AnyPath,
     *,
     workers: int = 1,
+    cluster: Cluster | None = None,
     retry_failed: bool = False,
     job: Job | None = None,
     progress: Progress | None = None,
@@ -93,6 +99,7 @@ def start(
             added.
         out: the folder.
         workers: processes that share the work.
+        cluster: the Ray cluster whose actors they are; by default they are of this machine.
         retry_failed: try items again that failed before.
         job: make this part of the run alone, in a folder of its own in `out`.
         progress: called with (pieces of work done, of so many).
@@ -111,25 +118,29 @@ def start(
     _tell(worker, say)
     # A second writer is refused before it loads a model; a new folder is made after that, when
     # nothing can be wrong with the settings any more.
+    crew = _hire(worker, workers, cluster, say)
     held = lock(folder) if folder.exists() else None
     try:
-        worker.load()
+        account = crew.load()
         if held is None:
             folder.mkdir(parents=True, exist_ok=True)
             held = lock(folder)
-        manifest = _begin(plan, folder, worker, job, say)
+        manifest = _begin(plan, worker, account, job, say)
         damage = _find_damage(folder, manifest)
         remove_leftovers(folder)
         manifest.write(folder)
         for problem in damage:
             say(f"{problem.file} {problem.problem}: it is made again")
             forget(folder, problem.shard, problem.tables)
-        worker.plan = replace(plan, scorers=tuple(manifest.scorers), look=manifest.looks)
+        wanted = replace(plan, scorers=tuple(manifest.scorers), look=manifest.looks)
         if retry_failed:
             _forget_failures(folder)
-        worked = _work(manifest, worker, workers, _watching(held, progress))
-        return _finish(folder, worked)
+        todo = Todo(manifest, worker)
+        portions = plan_portions(wanted, todo.shards, account.in_flight)
+        todo.do(crew, portions, _watching(held, progress))
+        return _finish(folder, todo.worked)
     finally:
+        crew.close()
         if held is not None:
             held.release()
 
@@ -137,36 +148,53 @@ def start(
 def estimate(plan: Plan, workers: int = 1, tries: int = 3, job: Job | None = None) -> Estimate:
     """Try the first items without keeping anything; the very first only warms up."""
     _check_workers(workers)
-    worker = Worker(plan, Path()).load()
-    shards = worker.shards if job is None else job.share(worker.shards)
-    places = worker.places_in(shards)
+    worker = Worker(plan, Path())
+    worker.load()
+    places = worker.places_in(worker.shards if job is None else job.share(worker.shards))
     looked = len({*worker.places[: plan.look]}.intersection(places))
-    total = len(places)
+    total, many = len(places), worker.in_flight
     if total < 2:
         raise RunError(f"there is nothing to estimate for {total} items: run it")
-    tokens, failed, layers, looking = [], 0, 0, 0.0
-    for number, place in enumerate(places[: tries + 1]):
-        if number == 1:
-            began = time.perf_counter()
-        head, candidates, _ = worker.sample(place)
+    first, *others = places[: max(tries, many) + 1]
+    trials = _try(worker, [first])
+    began = time.perf_counter()
+    for i in range(0, len(others), many):
+        trials += _try(worker, others[i : i + many])
+    looking = sum(one.looking for one in trials[1:])
+    per_item = (time.perf_counter() - began - looking) / len(others)
+    seconds = (per_item * total + looking / len(others) * looked) / workers
+    bytes_per_token = BYTES_A_TOKEN + BYTES_PER_SHARE * max(one.layers for one in trials)
+    tokens = sum(one.tokens for one in trials) / len(trials)
+    failed = sum(one.failed for one in trials)
+    return Estimate(total, len(trials), seconds, tokens * total * bytes_per_token / 1e6, failed)
+
+
+class _Trial(NamedTuple):
+    """What came of an item: its tokens, the layers they are kept of, seconds to look, a failure."""
+
+    tokens: int
+    layers: int
+    looking: float
+    failed: bool
+
+
+def _try(worker: Worker, places: Sequence[int]) -> list[_Trial]:
+    """Do all that a run does with some items, and keep nothing."""
+    trials = []
+    for answer in worker.sample(places):
+        place, candidates, looking = answer.head["item"], answer.candidates, 0.0
         rows = worker.rows(place, candidates)
         if candidates:
-            for name in plan.scorers:
+            for name in worker.plan.scorers:
                 worker.score(name, place, candidates)
-        if candidates and plan.look:
+        if candidates and worker.plan.look:
             before = time.perf_counter()
             worker.look(place, candidates)
-            looking += (time.perf_counter() - before) if number else 0.0
-        tokens.append(sum(row["length"] for row in rows))
+            looking = time.perf_counter() - before
         depths = (len(row[BY_LAYER][0]) for row in rows if row.get(BY_LAYER))
-        layers = max(layers, next(depths, 0))
-        failed += head["error"] is not None
-    tried = len(tokens) - 1
-    per_item = (time.perf_counter() - began - looking) / tried
-    seconds = (per_item * total + looking / tried * looked) / workers
-    bytes_per_token = BYTES_A_TOKEN + BYTES_PER_SHARE * layers
-    megabytes = sum(tokens) / len(tokens) * total * bytes_per_token / 1e6
-    return Estimate(total, len(tokens), seconds, megabytes, failed)
+        tokens = sum(row["length"] for row in rows)
+        trials.append(_Trial(tokens, next(depths, 0), looking, answer.head["error"] is not None))
+    return trials
 
 
 def _check_workers(workers: int) -> None:
@@ -203,19 +231,34 @@ def check_ours(folder: AnyPath) -> None:
         raise RunError(f"{str(folder)!r} holds other files: name a new folder with --out")
 
 
+def _hire(
+    worker: Worker, workers: int, cluster: Cluster | None, say: Callable[[str], None]
+) -> Crew:
+    """Whoever does the work."""
+    if cluster is not None:
+        from lookback.runs.ray_workers import Actors
+
+        return Actors(worker.plan, worker.folder, workers, cluster, say)
+    if workers > 1:
+        from lookback.runs.workers import Processes
+
+        return Processes(worker.plan, worker.folder, workers, say)
+    return Alone(worker)
+
+
 def _begin(
-    plan: Plan, folder: AnyPath, worker: Worker, job: Job | None, say: Callable[[str], None]
+    plan: Plan, worker: Worker, account: Account, job: Job | None, say: Callable[[str], None]
 ) -> Manifest:
     """The manifest of a run that begins, or of the one that is there if it is the same.
 
     One that failed altogether has nothing to lose, and begins anew, whatever its settings were.
     """
-    engine, benchmark = worker.engine, worker.benchmark
+    folder, benchmark = worker.folder, worker.benchmark
     every = worker.shards
     shards = every if job is None else job.share(every)
     manifest = Manifest.begin(
-        settings=plan.settings(engine, benchmark, worker.source.identity),
-        defaults=engine.family.defaults,
+        settings=plan.settings(account, benchmark, worker.source.identity),
+        defaults=account.defaults,
         items=len(worker.places_in(shards)),
         shards=shards,
         job=job and replace(job, items=len(worker.places), shards=len(every)),
@@ -226,7 +269,7 @@ def _begin(
         # Absolute, so that studies find the images from another folder.
         data=plan.data and str(to_path(plan.data).expanduser().absolute()),
         title=benchmark.title,
-        versions=versions(engine.identity().versions),
+        versions=versions(account.identity.versions),
     )
     if job is not None:
         check_siblings(folder.parent, job, manifest)
@@ -278,39 +321,43 @@ def _tell(worker: Worker, say: Callable[[str], None]) -> None:
         say(note)
 
 
-def _work(manifest: Manifest, worker: Worker, workers: int, progress: Progress | None) -> int:
-    """Make what is missing; how many pieces of work that was."""
-    folder = worker.folder
-    tables = [table for table in manifest.tables if table != "candidates"]  # comes with the items
+class Todo:
+    """What a run lacks.
 
-    def lacking(shard: int) -> list[str]:
-        record = read_record(folder, shard)
-        return [t for t in tables if record is None or t not in record.tables]
+    Attributes:
+        shards: those that lack a table.
+        total: how many pieces of work a whole run is.
+        done: how many of them are there.
+        worked: how many of these were made by `do`.
+    """
 
-    found = each(folder, lacking, manifest.shards)
-    missing = dict(zip(manifest.shards, found, strict=True))
-    sizes = Counter(place // SHARD for place in worker.places)
-    total = manifest.items * len(tables)
-    before = done = total - sum(sizes[shard] * len(left) for shard, left in missing.items())
+    def __init__(self, manifest: Manifest, worker: Worker) -> None:
+        tables = [table for table in manifest.tables if table != "candidates"]  # with the items
+        sizes = Counter(place // SHARD for place in worker.places)
 
-    def report(stage: str, place: int, error: str | None) -> None:
-        nonlocal done
-        done += 1
-        if progress:
-            progress(done, total)
+        def lacking(shard: int) -> list[str]:
+            record = read_record(worker.folder, shard)
+            return [t for t in tables if record is None or t not in record.tables]
 
-    if progress:
-        progress(done, total)
-    todo = [shard for shard, left in missing.items() if left]
-    if workers == 1 or len(todo) < 2:
-        for shard in todo:
-            worker.work(shard, report)
-    else:
-        from lookback.runs.workers import work_together
+        found = each(worker.folder, lacking, manifest.shards)
+        lacks = dict(zip(manifest.shards, found, strict=True))
+        self.shards = [shard for shard, left in lacks.items() if left]
+        missing = sum(sizes[shard] * len(left) for shard, left in lacks.items())
+        self.total = manifest.items * len(tables)
+        self.done = self.total - missing
+        self.worked = 0
 
-        del worker.engine  # each process loads its own
-        work_together(worker.plan, folder, todo, min(workers, len(todo)), report)
-    return done - before
+    def do(self, crew: Crew, portions: list[Portion], progress: Progress | None) -> None:
+        """Have it made."""
+
+        def report(count: int) -> None:
+            self.done += count
+            self.worked += count
+            if progress:
+                progress(self.done, self.total)
+
+        report(0)
+        crew.work(portions, report)
 
 
 def _finish(folder: AnyPath, worked: int) -> Summary:

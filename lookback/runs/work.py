@@ -7,10 +7,11 @@ import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from lookback.engines import optional_settings, require
+from lookback.runs.crew import Account
 from lookback.runs.layout import (
     SHARD,
     TOKEN_COLUMNS,
@@ -32,8 +33,23 @@ if TYPE_CHECKING:
     from lookback.engines import Engine
     from lookback.runs.plan import Plan
 
-Report = Callable[[str, int, "str | None"], None]
-"""Called after each piece of work with its stage, the item's position, and its error if any."""
+Report = Callable[[int], None]
+"""Called with how many more pieces of work are done; a piece is one table of one item."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What asking about an item gave.
+
+    Attributes:
+        head: the item's row, with its error if it failed.
+        candidates: None if it failed.
+        timing: how long it took.
+    """
+
+    head: dict[str, Any]
+    candidates: Candidates | None
+    timing: dict[str, Any]
 
 
 class Worker:
@@ -51,7 +67,7 @@ class Worker:
         self.columns = (*TOKEN_COLUMNS, BY_LAYER) if plan.by_layer else TOKEN_COLUMNS
         self.engine: Engine
 
-    def load(self) -> Worker:
+    def load(self) -> Account:
         """Load the model; what else can be wrong was said before, at once."""
         self.engine = self.plan.load_engine()
         require(self.engine, [self.source.uses], "this run")
@@ -60,7 +76,7 @@ class Worker:
         for name in self.plan.scorers:
             base = name.partition("@")[0]
             require(self.engine, get_scorer(base).uses, f"scorer {base!r}")
-        return self
+        return Account.of(self.engine, self.in_flight)
 
     @property
     def shards(self) -> list[int]:
@@ -75,35 +91,75 @@ class Worker:
             found += self.places[first:end]
         return found
 
-    def work(self, shard: int, report: Report) -> None:
-        """Make every table of a shard that is not recorded."""
-        places = self.places_in([shard])
-        record = read_record(self.folder, shard)
-        if record is None:
-            self._sample(shard, places, report)
-        for name in self.plan.scorers:
-            if record is None or f"scores/{name}" not in record.tables:
-                self._score(name, shard, places, report)
-        if self.plan.look and (record is None or "looks" not in record.tables):
-            self._look(shard, places, report)
+    @property
+    def in_flight(self) -> int:
+        """How many items its engine is asked about at once."""
+        return self.source.in_flight(self.engine)
 
-    def _sample(self, shard: int, places: list[int], report: Report) -> None:
-        rows: list[dict[str, Any]] = []
-        heads, timings = [], []
-        for place in places:
-            head, candidates, timing = self.sample(place)
-            heads.append(head)
-            timings.append(timing)
-            rows += self.rows(place, candidates)
-            report("sample", place, head["error"])
-        self._write_timings("sample", shard, timings)
-        tables = {"candidates": rows, "items": heads}
+    def work(self, shards: Sequence[int], report: Report) -> None:
+        """Make every table of some shards that is not recorded."""
+        records = {shard: read_record(self.folder, shard) for shard in shards}
+        self._sample([shard for shard, record in records.items() if record is None], report)
+        for shard, record in records.items():
+            places = self.places_in([shard])
+            for name in self.plan.scorers:
+                if record is None or f"scores/{name}" not in record.tables:
+                    self._score(name, shard, places, report)
+            if self.plan.look and (record is None or "looks" not in record.tables):
+                self._look(shard, places, report)
+
+    def _sample(self, shards: Sequence[int], report: Report) -> None:
+        """Ask about all items of some shards, and write each shard when it has all of its own."""
+        places = self.places_in(shards)
+        last = {place // SHARD: place for place in places}
+        answers: list[Answer] = []
+        for first in range(0, len(places), self.in_flight):
+            for answer in self.sample(places[first : first + self.in_flight], report):
+                answers.append(answer)
+                place = answer.head["item"]
+                if place == last[place // SHARD]:
+                    self._write_sampled(place // SHARD, answers)
+                    answers = []
+
+    def _write_sampled(self, shard: int, answers: Sequence[Answer]) -> None:
+        rows = [row for one in answers for row in self.rows(one.head["item"], one.candidates)]
+        self._write_timings("sample", shard, [one.timing for one in answers])
+        tables = {"candidates": rows, "items": [one.head for one in answers]}
         write_shard(self.folder, shard, tables, by_layer=self.plan.by_layer)
 
-    def sample(self, place: int) -> tuple[dict[str, Any], Candidates | None, dict[str, Any]]:
-        """An item's row, its candidates, and how long it took; what goes wrong is its error."""
+    def sample(self, places: Sequence[int], report: Report = lambda count: None) -> list[Answer]:
+        """Ask about some items in one call; what goes wrong with one is its error.
+
+        Where several are in flight nobody can tell how long each took: each has its share.
+        """
+        began = time.perf_counter()
+        heads = {place: self._head(place) for place in places}
+        questions = []
+        for place, head in heads.items():
+            try:
+                questions.append(self.questions.of(place))
+                head["image"] = questions[-1].image
+            except Exception as error:
+                head["error"] = _message(error)
+                report(1)
+        told = 0
+
+        def progress(count: int) -> None:
+            nonlocal told
+            told += count
+            report(count)
+
+        answers = self.source.answers(self.engine, questions, progress) if questions else []
+        if told < len(questions):  # an engine need not have told
+            report(len(questions) - told)
+        found = {one.place: got for one, got in zip(questions, answers, strict=True)}
+        ms = _since(began) / len(places)
+        return [self._answer(head, found.get(place), ms) for place, head in heads.items()]
+
+    def _head(self, place: int) -> dict[str, Any]:
+        """An item's row before it is asked about."""
         item = self.items[place]
-        head = {
+        return {
             "item": place,
             "id": item.id,
             "question": item.question,
@@ -114,18 +170,24 @@ class Worker:
             "prompt_ids": None,
             "error": None,
         }
-        began, candidates = time.perf_counter(), None
-        try:
-            question = self.questions.of(place)
-            head["image"] = question.image
-            candidates = self.source.candidates(self.engine, question, place, item)
-            head["prompt_ids"] = candidates.prompt_ids.tolist()
-            head["messages"] = json.dumps(candidates.messages, ensure_ascii=False)
-            if candidates.source is not None:
-                head["source"] = json.dumps(candidates.source)
-        except Exception as error:
-            head["error"] = _message(error)
-        return head, candidates, _timing("sample", place, len(candidates or ()), began)
+
+    def _answer(
+        self, head: dict[str, Any], got: Candidates | Exception | None, ms: float
+    ) -> Answer:
+        """An item's row completed with what was got; None if it could not be asked about."""
+        candidates = None
+        if isinstance(got, Exception):
+            head["error"] = _message(got)
+        elif head["error"] is None:
+            try:
+                candidates = _checked(got)
+                head["prompt_ids"] = candidates.prompt_ids.tolist()
+                head["messages"] = json.dumps(candidates.messages, ensure_ascii=False)
+                if candidates.source is not None:
+                    head["source"] = json.dumps(candidates.source)
+            except Exception as error:
+                head["error"], candidates = _message(error), None
+        return Answer(head, candidates, _timing("sample", head["item"], len(candidates or ()), ms))
 
     def rows(self, place: int, candidates: Candidates | None) -> list[dict[str, Any]]:
         """The rows of an item's candidates with their quality; a pruned one has none.
@@ -163,7 +225,7 @@ class Worker:
             row, timing = self.score(name, place, read_candidates(self.folder, manifest, place))
             rows.append(row)
             timings.append(timing)
-            report(name, place, row["error"])
+            report(1)
         self._write_timings(name, shard, timings)
         write_shard(self.folder, shard, {f"scores/{name}": rows})
 
@@ -184,7 +246,7 @@ class Worker:
             row["replies"] = engine.replies
         except Exception as error:
             row["error"] = _message(error)
-        return row, _timing(name, place, len(first), began)
+        return row, _timing(name, place, len(first), _since(began))
 
     def _look(self, shard: int, places: list[int], report: Report) -> None:
         """Where the picks of those items of a shard looked that are among the first."""
@@ -195,14 +257,12 @@ class Worker:
         rows: list[dict[str, Any]] = []
         timings = []
         for place in places:
-            error = None
             if place in wanted:
                 began = time.perf_counter()
                 found = self.look(place, read_candidates(self.folder, manifest, place))
-                timings.append(_timing("look", place, len(found), began))
-                error = next((row["error"] for row in found if row["error"]), None)
+                timings.append(_timing("look", place, len(found), _since(began)))
                 rows += found
-            report("look", place, error)
+            report(1)
         self._write_timings("look", shard, timings)
         write_shard(self.folder, shard, {"looks": rows})
 
@@ -258,9 +318,20 @@ def _lists(values: Any) -> Any:
     return list(values) if getattr(values, "ndim", 1) > 1 else values
 
 
-def _timing(stage: str, place: int, responses: int, began: float) -> dict[str, Any]:
-    took = 1000 * (time.perf_counter() - began)
-    return {"stage": stage, "item": place, "responses": responses, "ms": round(took, 3)}
+def _checked(got: object) -> Candidates:
+    """What an engine gave, if it is what it should give."""
+    if not isinstance(got, Candidates):
+        raise TypeError(f"the engine gave {type(got).__name__}, not Candidates")
+    return got
+
+
+def _since(began: float) -> float:
+    """Milliseconds."""
+    return 1000 * (time.perf_counter() - began)
+
+
+def _timing(stage: str, place: int, responses: int, ms: float) -> dict[str, Any]:
+    return {"stage": stage, "item": place, "responses": responses, "ms": round(ms, 3)}
 
 
 def _message(error: Exception) -> str:

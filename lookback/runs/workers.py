@@ -1,8 +1,9 @@
-"""Several processes on one run: each takes the next shard; the first error stops all."""
+"""Workers that are processes of this machine: each writes its shards itself."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import queue
 import signal
 import threading
@@ -10,80 +11,89 @@ from collections.abc import Callable
 from multiprocessing import get_context, parent_process
 from typing import TYPE_CHECKING, Any
 
+from lookback.runs.crew import Message, Portion, Team
 from lookback.runs.layout import RunError
 from lookback.storage import AnyPath
 
 if TYPE_CHECKING:
     from lookback.runs.plan import Plan
-    from lookback.runs.work import Report
-
 
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 
-def work_together(
-    plan: Plan, folder: AnyPath, shards: list[int], workers: int, report: Report
-) -> None:
-    """Work on shards in so many processes, each with a model of its own and a share of the cores.
+class Processes(Team):
+    """Spawned processes, which share the machine's cores; the death of one ends the work."""
 
-    Raises:
-        RunError: a process died.
-        Exception: what stopped a process.
-    """
-    context = get_context("spawn")
-    todo, done = context.Queue(), context.Queue()
-    for shard in shards:
-        todo.put(shard)
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    arguments = (plan, folder, todo, done)
-    processes = [context.Process(target=_work, args=arguments, daemon=True) for _ in range(workers)]
-    before = os.environ.get(THREADS_VARIABLE)
-    os.environ[THREADS_VARIABLE] = str(threads)  # read by whatever library computes there
-    for process in processes:
-        todo.put(None)  # the end, for each
-        process.start()
-    if before is None:
-        del os.environ[THREADS_VARIABLE]
-    else:
-        os.environ[THREADS_VARIABLE] = before
-    try:
-        working = workers
-        while working:
-            try:
-                kind, *message = done.get(timeout=1)
-            except queue.Empty:
-                dead = [p for p in processes if p.exitcode not in (None, 0)]
-                if dead:
-                    raise RunError(
-                        f"a worker died (exit status {dead[0].exitcode}; is the memory full?): run "
-                        "the same command again, perhaps with fewer --workers"
-                    ) from None
-                continue
-            if kind == "error":
-                raise message[0]
-            if kind == "end":
-                working -= 1
+    def __init__(
+        self,
+        plan: Plan,
+        folder: AnyPath,
+        workers: int,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        super().__init__(plan, folder, workers, say)
+        self._context = get_context("spawn")
+        self._told = self._context.Queue()
+        self._inboxes: dict[int, Any] = {}
+        self._processes: dict[int, Any] = {}
+
+    def start(self, worker: int) -> None:
+        """Start a process with its share of the cores: of all workers, even if fewer have work, as
+        another number of threads rounds differently."""
+        inbox = self._inboxes[worker] = self._context.Queue()
+        process = self._processes[worker] = self._context.Process(
+            target=_work, args=(worker, self.plan, self.folder, inbox, self._told), daemon=True
+        )
+        before = os.environ.get(THREADS_VARIABLE)
+        # Read by whatever library computes there.
+        os.environ[THREADS_VARIABLE] = str(max(1, (os.cpu_count() or 1) // self.workers))
+        try:
+            process.start()
+        finally:
+            if before is None:
+                del os.environ[THREADS_VARIABLE]
             else:
-                report(*message)
-    finally:
-        for process in processes:
+                os.environ[THREADS_VARIABLE] = before
+
+    def give(self, worker: int, portion: Portion) -> None:
+        """Put it into its inbox."""
+        self._inboxes[worker].put(portion)
+
+    def receive(self) -> Message:
+        """From any of them; a process that is gone is found when none says anything."""
+        while True:
+            try:
+                message: Message = self._told.get(timeout=1)
+                return message
+            except queue.Empty:
+                for worker, process in self._processes.items():
+                    if process.exitcode is not None:
+                        reason = f"exit status {process.exitcode}; is the memory full?"
+                        return Message(worker, "died", reason)
+
+    def close(self) -> None:
+        """End them."""
+        for process in self._processes.values():
             process.terminate()
-        for process in processes:
+        for process in self._processes.values():
             process.join()
 
 
-def _work(plan: Plan, folder: AnyPath, todo: Any, done: Any) -> None:
+def _work(worker: int, plan: Plan, folder: AnyPath, inbox: Any, told: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops us
     threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
         from lookback.runs.work import Worker
 
-        worker = Worker(plan, folder).load()
-        for shard in iter(todo.get, None):
-            worker.work(shard, lambda *message: done.put(("item", *message)))
-        done.put(("end",))
+        made = Worker(plan, folder)
+        told.put(Message(worker, "ready", made.load()))
+        while True:
+            portion: Portion = inbox.get()
+            made.plan = portion.plan
+            made.work(portion.shards, lambda count: told.put(Message(worker, "pieces", count)))
+            told.put(Message(worker, "done"))
     except Exception as error:
-        done.put(("error", _portable(error)))
+        told.put(Message(worker, "error", portable(error)))
 
 
 def _die_with_parent() -> None:
@@ -94,10 +104,8 @@ def _die_with_parent() -> None:
     os._exit(1)
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """The error itself if it survives the way to another process, else its words."""
-    import pickle
-
     loads: Callable[[bytes], Any] = pickle.loads
     try:
         loads(pickle.dumps(error))

@@ -12,6 +12,7 @@ from toy_engine import ToyEngine
 from lookback.benchmarks.base import BENCHMARKS, Item, Judged, benchmark
 from lookback.benchmarks.metrics import MeanOfScores
 from lookback.runs import Run, manifest, verify, workers
+from lookback.runs.crew import Account, Message, plan_portions
 from lookback.runs.layout import RunError, replacing
 from lookback.runs.manifest import Manifest
 from lookback.runs.plan import Plan
@@ -206,7 +207,9 @@ class FakeContext:
 
             def start(self):
                 context.threads.append(os.environ["OMP_NUM_THREADS"])
-                args[-1].put(("end",))
+                worker, *_, inbox, told = args
+                told.put(Message(worker, "ready", Account.of(ToyEngine())))
+                inbox.put = lambda portion: told.put(Message(worker, "done"))
 
             def terminate(self):
                 pass
@@ -227,6 +230,10 @@ def test_workers_share_the_cores(monkeypatch, tmp_path, before, count, threads):
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     else:
         monkeypatch.setenv("OMP_NUM_THREADS", before)
-    workers.work_together(plan(), tmp_path, [0, 1], count, lambda *message: None)
-    assert context.threads == [threads] * count
+    team = workers.Processes(plan(), tmp_path, count)
+    team.load()
+    team.work(plan_portions(plan(), range(max(2, count - 1)), 1), lambda count: None)
+    team.close()
+    # As many as have work; the cores are shared as if all had.
+    assert context.threads == [threads] * max(2, count - 1)
     assert os.environ.get("OMP_NUM_THREADS") == before

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 PACKAGES = ("torch", "transformers", "tokenizers")
 IN_FLIGHT = 256
 """Questions and responses that are handed to vLLM at a time: its scheduler does the rest."""
+OF_A_RUN = 32
+"""Questions that a run has in flight unless it says otherwise."""
 
 
 EVERY_PICTURE = object()
@@ -88,6 +90,7 @@ class VllmEngine(Engine):
     """
 
     abilities: frozenset[Ability] = frozenset({"sample", "score", "generate", "check", "by_layer"})
+    in_flight = OF_A_RUN
 
     def __init__(
         self,

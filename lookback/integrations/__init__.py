@@ -1,0 +1,1 @@
+"""Other libraries' ways in: each a small module, and the library itself imported on use."""

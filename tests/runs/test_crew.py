@@ -1,0 +1,143 @@
+"""The loop that hands out shards, with workers that are made up: who gets what, who dies when."""
+
+from collections import deque
+from dataclasses import replace
+
+import pytest
+from toy_engine import ToyEngine
+
+from lookback.cli.ray import complete_ray
+from lookback.runs.crew import Account, Message, Team, plan_portions
+from lookback.runs.layout import RunError
+from lookback.runs.plan import Plan
+
+ACCOUNT = Account.of(ToyEngine())
+
+
+class Scripted(Team):
+    """Workers that are ready at once and do each portion at once, in pieces of one per shard.
+
+    Args:
+        deaths: pairs (worker, its portion from 0); that worker dies in that portion, after a piece.
+        accounts: of workers, if not the toy's.
+    """
+
+    def __init__(self, workers, deaths=(), restarts=0, accounts=None):
+        self.said = []
+        super().__init__(None, None, workers, self.said.append)
+        self.restarts, self.deaths = restarts, set(deaths)
+        self.given, self.kept, self.told = {}, [], deque()
+        self.told_accounts = accounts or {}
+
+    def start(self, worker):
+        self.given[worker] = []
+        self.told.append(Message(worker, "ready", self.told_accounts.get(worker, ACCOUNT)))
+
+    def give(self, worker, portion):
+        number = len(self.given[worker])
+        self.given[worker].append(portion.shards)
+        self.told += [Message(worker, "pieces", 1)]
+        if (worker, number) in self.deaths:
+            self.told.append(Message(worker, "died", "of a test"))
+            return
+        self.told += [Message(worker, "pieces", 1)] * (len(portion.shards) - 1)
+        self.told.append(Message(worker, "done", portion.shards))
+
+    def receive(self):
+        return self.told.popleft()
+
+    def keep(self, value):
+        self.kept.append(value)
+
+
+def run(team, shards=6, in_flight=1):
+    told = []
+    assert team.load() is ACCOUNT
+    team.work(plan_portions(None, range(shards), in_flight), told.append)
+    return told
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 9])
+def test_every_shard_is_done_once(workers):
+    team = Scripted(workers)
+    assert run(team) == [1] * 6
+    assert sorted(team.kept) == [(shard,) for shard in range(6)]
+    assert len(team.given) == min(workers, 6)
+    assert team.said == []
+
+
+@pytest.mark.parametrize(("in_flight", "size"), [(1, 1), (9, 1), (10, 1), (32, 3), (500, 7)])
+def test_an_engine_that_wants_many_questions_gets_several_shards(in_flight, size):
+    portions = plan_portions(None, range(7), in_flight)
+    assert [len(portion.shards) for portion in portions[:-1]] == [size] * (len(portions) - 1)
+    assert [shard for portion in portions for shard in portion.shards] == list(range(7))
+
+
+def test_the_job_of_a_dead_worker_is_done_by_another_and_counted_once():
+    team = Scripted(2, deaths=[(0, 1), (2, 0)], restarts=2)
+    told = run(team)
+    assert sorted(team.kept) == [(shard,) for shard in range(6)]
+    assert sum(told) == 6
+    assert told.count(-1) == 2
+    assert len(team.said) == 2
+    assert all("died (of a test): shard" in line for line in team.said)
+
+
+def test_without_restarts_a_death_ends_the_work():
+    with pytest.raises(RunError, match=r"a worker died \(of a test\): run the same command again"):
+        run(Scripted(2, deaths=[(1, 0)]))
+
+
+def test_a_job_that_kills_is_handed_out_so_often_and_no_more():
+    team = Scripted(1, deaths=[(worker, 0) for worker in range(9)], restarts=3)
+    with pytest.raises(RunError, match="died at shard 0, 4 times in a row"):
+        run(team)
+    assert sum(map(len, team.given.values())) == 4
+
+
+def test_deaths_at_different_shards_are_not_added_up():
+    """A run of weeks may lose many workers."""
+    team = Scripted(1, deaths=[(worker, 1) for worker in range(5)], restarts=1)
+    run(team)
+    assert sorted(team.kept) == [(shard,) for shard in range(6)]
+    assert len(team.said) == 5
+
+
+@pytest.mark.parametrize(("field", "value"), [("dtype", "float16"), ("versions", {"toy": "2"})])
+def test_workers_with_another_model_are_refused(field, value):
+    other = replace(ACCOUNT, identity=replace(ACCOUNT.identity, **{field: value}), node="node b")
+    team = Scripted(2, accounts={1: other})
+    with pytest.raises(RunError, match=f"the worker on node b has another {field} than that on"):
+        run(team)
+
+
+def test_an_error_is_raised_as_it_is():
+    team = Scripted(2)
+    team.give = lambda worker, portion: team.told.append(
+        Message(worker, "error", OSError("no disk"))
+    )
+    with pytest.raises(OSError, match="no disk"):
+        run(team)
+
+
+@pytest.mark.parametrize(
+    ("given", "completed"),
+    [
+        (["--ray"], ["--ray", "auto"]),
+        (["--ray", "--workers", "2"], ["--ray", "auto", "--workers", "2"]),
+        (["--ray", "host:1", "-n", "2"], ["--ray", "host:1", "-n", "2"]),
+        (["--ray=host:1"], ["--ray=host:1"]),
+        (["--", "--ray"], ["--", "--ray"]),
+        (["--ray-cpus", "2"], ["--ray-cpus", "2"]),
+    ],
+)
+def test_ray_needs_no_address(given, completed):
+    assert complete_ray(given) == completed
+
+
+def test_in_flight_is_checked_and_decides_no_results():
+    with pytest.raises(RunError, match="in_flight = 0"):
+        Plan("scenes-vqa", in_flight=0)
+    plan = Plan("scenes-vqa")
+    settings = plan.settings(ACCOUNT, plan.load_benchmark(), None)
+    assert replace(plan, in_flight=8).settings(ACCOUNT, plan.load_benchmark(), None) == settings

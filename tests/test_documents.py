@@ -28,7 +28,7 @@ from tools.site.pages import OUTSIDE, relink
 
 ALL = PAGES + NOTEBOOKS
 # test_contributing.py, test_own_data_doc.py, runs/test_ray.py
-RUN_ELSEWHERE = {"CONTRIBUTING.md", "own-data.md", "scale.md"}
+RUN_ELSEWHERE = {"CONTRIBUTING.md", "own-data.md", "scale.md", "vllm.md"}
 COMMANDS = typer.main.get_command(app)
 
 

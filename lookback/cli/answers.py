@@ -20,6 +20,7 @@ from lookback.cli.app import (
     DeviceMap,
     Dtype,
     EngineName,
+    EngineSet,
     Json,
     Lam,
     MaxNewTokens,
@@ -114,6 +115,7 @@ def ask(
     revision: Revision = None,
     device_map: DeviceMap = None,
     trust_remote_code: TrustRemoteCode = False,
+    engine_set: EngineSet = None,
     by_layer: ByLayer = False,
     as_json: AsJson = False,
 ) -> None:
@@ -134,7 +136,9 @@ def ask(
     _check_usage(images, question, questions, more_images)
     asked = {"IMAGE": images, "QUESTION": question, "--questions": questions}
     check_stdin(asked | {"--image": more_images})
-    options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
+    options = load_settings(
+        engine, device, dtype, revision, device_map, trust_remote_code, engine_set
+    )
     start = Start(model, options, scorer)
     drawing: dict[str, Any] = {"n": n, "temperature": temperature, "top_p": top_p, "seed": seed}
     drawing |= {"max_new_tokens": max_new_tokens, "source": source}
@@ -220,6 +224,7 @@ def score(
     revision: Revision = None,
     device_map: DeviceMap = None,
     trust_remote_code: TrustRemoteCode = False,
+    engine_set: EngineSet = None,
     by_layer: ByLayer = False,
     as_json: AsJson = False,
 ) -> None:
@@ -246,7 +251,9 @@ def score(
     _check_shown(by_layer, as_json)
     conversation = read_conversation([image, *(more_images or [])], question)
     conversation.source(source)
-    options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
+    options = load_settings(
+        engine, device, dtype, revision, device_map, trust_remote_code, engine_set
+    )
     lb = Start(model, options, scorer)(conversation)
     layers = optional_settings(lb, {"by_layer": by_layer})
     with progress(f"scoring {len(given)} answers") as bar:

@@ -200,6 +200,16 @@ EngineName = Annotated[
         "--engine", help="What runs the model; see `lookback engines`.", rich_help_panel=MODEL
     ),
 ]
+EngineSet = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--engine-set",
+        metavar="NAME=VALUE",
+        help="A setting of the engine's own, e.g. tensor_parallel_size=2; may be repeated.",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
+]
 Source = Annotated[
     str | None,
     typer.Option(
@@ -289,6 +299,7 @@ def load_settings(
     revision: str | None,
     device_map: str | None,
     trust_remote_code: bool,
+    engine_set: list[str] | None,
 ) -> dict[str, Any]:
     """What these options say to `lookback.load`: those that were given."""
     given = {
@@ -299,7 +310,8 @@ def load_settings(
         "device_map": parse_device_map(device_map),
         "trust_remote_code": trust_remote_code or None,  # other engines need not know it
     }
-    return {name: value for name, value in given.items() if value is not None}
+    named = {name: value for name, value in given.items() if value is not None}
+    return named | settings_of(engine_set, "--engine-set")
 
 
 def parse_device_map(given: str | None) -> str | dict[str, Any] | None:
@@ -317,17 +329,17 @@ def parse_device_map(given: str | None) -> str | dict[str, Any] | None:
     return found
 
 
-def settings_of(given: list[str] | None) -> dict[str, Any]:
+def settings_of(given: list[str] | None, option: str = "--set") -> dict[str, Any]:
     """`--set NAME=VALUE`, several times, as a dictionary; values are JSON, or words."""
     found: dict[str, Any] = {}
     for setting in given or []:
         name, equals, value = setting.partition("=")
         if not equals:
-            raise ValueError(f"--set {setting}: write NAME=VALUE")
+            raise ValueError(f"{option} {setting}: write NAME=VALUE")
         try:
             found[name] = json.loads(value)
         except ValueError:
             found[name] = value  # a word
         except RecursionError as error:
-            raise ValueError(f"--set {setting:.60}: not JSON ({error})") from None
+            raise ValueError(f"{option} {setting:.60}: not JSON ({error})") from None
     return found

@@ -16,6 +16,7 @@ from lookback.cli.app import (
     DeviceMap,
     Dtype,
     EngineName,
+    EngineSet,
     MaxNewTokens,
     Model,
     More,
@@ -104,6 +105,7 @@ def look(
     revision: Revision = None,
     device_map: DeviceMap = None,
     trust_remote_code: TrustRemoteCode = False,
+    engine_set: EngineSet = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print all weights as JSON.", rich_help_panel=OUTPUT)
     ] = False,
@@ -127,7 +129,9 @@ def look(
         check_output(out)
     conversation = read_conversation([image, *(more_images or [])], question)
     conversation.source(source)
-    options = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
+    options = load_settings(
+        engine, device, dtype, revision, device_map, trust_remote_code, engine_set
+    )
     lb = Start(model, options, SCORER)(conversation)
     require(lb, ["look"] if given is not None else ["look", "sample"], "lookback look")
     drawing: dict[str, Any] = {"n": n, "temperature": temperature, "top_p": top_p, "seed": seed}

@@ -11,6 +11,7 @@ from lookback.cli.app import (
     DeviceMap,
     Dtype,
     EngineName,
+    EngineSet,
     Json,
     Revision,
     TrustRemoteCode,
@@ -32,12 +33,15 @@ def check(
     revision: Revision = None,
     device_map: DeviceMap = None,
     trust_remote_code: TrustRemoteCode = False,
+    engine_set: EngineSet = None,
     as_json: Json = False,
 ) -> None:
     """Is all this true for a model, on this machine? Compares it with the model's own slow way."""
     from lookback.engines import Engine, load, require
 
-    settings = load_settings(engine, device, dtype, revision, device_map, trust_remote_code)
+    settings = load_settings(
+        engine, device, dtype, revision, device_map, trust_remote_code, engine_set
+    )
     with console(stderr=True).status("loading the model"):
         loaded: Engine = load(model, quiet=True, **settings)
     require(loaded, ["check"], "lookback check")

@@ -15,6 +15,7 @@ from lookback.cli.app import (
     DeviceMap,
     Dtype,
     EngineName,
+    EngineSet,
     Json,
     JudgeModel,
     MaxNewTokens,
@@ -138,6 +139,7 @@ def run(
     revision: Revision = None,
     device_map: DeviceMap = None,
     trust_remote_code: TrustRemoteCode = False,
+    engine_set: EngineSet = None,
     judge_model: JudgeModel = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Try a few items, say how long all will take.")
@@ -189,6 +191,7 @@ def run(
         device=device,
         device_map=parse_device_map(device_map),
         trust_remote_code=trust_remote_code,
+        engine_settings=settings_of(engine_set, "--engine-set"),
         in_flight=in_flight,
     )
     cluster = parse_cluster(ray, ray_cpus, ray_gpus, dry_run)

@@ -32,6 +32,7 @@ class Plan:
         judge: of a benchmark that has one, as `benchmarks.judge.get_judge` takes it.
         model, engine, revision, device, dtype, device_map, trust_remote_code: what answers, as
             `lookback.load` takes it; a model of None is the embedded one.
+        engine_settings: others of the engine's own, which change no result.
         n, temperature, top_p, max_new_tokens: how candidates are drawn.
         prune: which of them are ended early, if any are.
         seed: of the drawing, and of the choice of random images.
@@ -59,6 +60,7 @@ class Plan:
     dtype: str | None = None
     device_map: str | dict[str, Any] | None = None
     trust_remote_code: bool = False
+    engine_settings: dict[str, Any] = field(default_factory=dict)
     n: int = 25
     temperature: float = 1.2
     top_p: float = 0.9
@@ -129,6 +131,7 @@ class Plan:
         named = ("device", "dtype", "revision", "device_map", "trust_remote_code")
         given = {name: getattr(self, name) for name in named}
         settings = {name: value for name, value in given.items() if value not in (None, False)}
+        settings |= self.engine_settings
         return cast("Engine", load(self.model, engine=self.engine, quiet=True, **settings))
 
     def load_benchmark(self) -> Benchmark:

@@ -9,7 +9,11 @@ import lookback
 
 @pytest.fixture(scope="module")
 def two():
-    engine = lookback.load(engine="vllm", tensor_parallel_size=2, max_num_seqs=32)
+    with pytest.MonkeyPatch.context() as patch:
+        # vLLM gives each worker a NUMA node of its own, and a small machine has one.
+        patch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+        patch.setenv("OMP_NUM_THREADS", "1")
+        engine = lookback.load(engine="vllm", tensor_parallel_size=2, max_num_seqs=32)
     yield engine
     engine.close()
 

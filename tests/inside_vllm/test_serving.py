@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from documents import ROOT, blocks, read
 from engines.reference import noise
 
 import lookback
@@ -49,7 +50,7 @@ def server(tmp_path_factory):
         process.wait(60)
 
 
-def post(server, **body):
+def messages():
     image = io.BytesIO()
     noise(3).save(image, "PNG")
     url = f"data:image/png;base64,{base64.b64encode(image.getvalue()).decode()}"
@@ -57,8 +58,11 @@ def post(server, **body):
         {"type": "image_url", "image_url": {"url": url}},
         {"type": "text", "text": "Describe the picture."},
     ]
-    messages = [{"role": "user", "content": content}]
-    data = json.dumps({"model": str(LVLM), "messages": messages} | body).encode()
+    return [{"role": "user", "content": content}]
+
+
+def post(server, **body):
+    data = json.dumps({"model": str(LVLM), "messages": messages()} | body).encode()
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{server}/v1/chat/completions", data, headers)
     try:
@@ -119,3 +123,15 @@ def test_what_cannot_be_asked_is_said(server, body, message):
     status, answer = post(server, **body)
     assert status == 400
     assert message in answer["error"]["message"]
+
+
+def test_the_page_with_openais_client(server):
+    from openai import OpenAI
+
+    client = OpenAI(base_url=f"{server}/v1", api_key="none")
+    names = {"client": client, "model": str(LVLM), "messages": messages()}
+    exec(blocks(read(ROOT / "docs" / "vllm.md"), "python")[1], names)
+    best = names["best"]
+    assert best.lookback["rank"] == 1
+    assert best.lookback["of"] == 8
+    assert len(best.lookback["visual_lookback"]) == best.lookback["tokens"]

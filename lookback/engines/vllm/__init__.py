@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from multiprocessing import current_process
 from typing import Any
 
 from lookback.embedded import LVLM
 from lookback.engines import engine as register
-from lookback.engines.vllm.compat import check_version
+from lookback.engines.vllm.compat import RUNNER_VARIABLE, check_version
 
 
 @register("vllm")
@@ -15,6 +16,7 @@ def load(
     model: Any = None,
     processor: Any = None,
     *,
+    dtype: Any = None,
     revision: str | None = None,
     trust_remote_code: bool = False,
     prompt: str | None = None,
@@ -26,22 +28,30 @@ def load(
     Args:
         model: a hub id or a folder; by default the embedded one, which knows drawn scenes only.
         processor: where to load the processor from; the model's own by default.
+        dtype: of the weights; by default float32 on a CPU, elsewhere the checkpoint's own.
         revision: of the hub id.
         trust_remote_code: run code that comes with the model.
         prompt: how to ask, with `{image}`, `{question}` and `{response}`, where the processor has
             no chat template or another prompt is wanted.
         quiet: no progress bars and messages of vLLM.
-        vllm_args: as vLLM's engine takes them: `tensor_parallel_size`, `dtype`, `max_model_len`,
+        vllm_args: as vLLM's engine takes them: `tensor_parallel_size`, `max_model_len`,
             `gpu_memory_utilization`, `enable_prefix_caching`, ...
 
     Raises:
         ImportError: vLLM is not installed, or of another release.
         UnsupportedModelError: its visual lookback cannot be read.
-        TypeError: vLLM has no such setting.
+        SettingError: vLLM has no such setting, or the tap does not go together with it.
+        RuntimeError: this process may not start others.
     """
     if quiet:
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault(RUNNER_VARIABLE, "0")
     version = check_version()
+    if current_process().daemon:
+        raise RuntimeError(
+            "vLLM starts processes of its own, which a worker process of this machine may not: use "
+            "--workers 1 (one engine keeps the machine busy), --ray, or --shard"
+        )
     from lookback.engines.transformers.loading import find_folder, load_processor
     from lookback.engines.vllm.arguments import engine_arguments
     from lookback.engines.vllm.check import refuse_wrong_numbers
@@ -56,7 +66,8 @@ def load(
     label = "embedded" if model is None else None
     name = find_folder(LVLM if model is None else model)
     hub = {"revision": revision, "trust_remote_code": trust_remote_code}
-    arguments = engine_arguments({"model": name} | hub | vllm_args)
+    own = {} if dtype is None else {"dtype": str(dtype).removeprefix("torch.")}
+    arguments = engine_arguments({"model": name} | own | hub | vllm_args)
     if processor is None or isinstance(processor, (str, os.PathLike)):
         processor = load_processor(find_folder(processor or name), **hub)
     client = Client(arguments)

@@ -7,6 +7,8 @@ from typing import Any
 
 SUPPORTED = ("0.32",)
 """Releases whose insides the tap knows."""
+RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
+"""Of vLLM's two model runners the tap knows the first: 0."""
 TOWER = "vision_tower."
 INNER = "vision_tower.vision_model."
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from lookback.engines.transformers.logits import token_stats
 from lookback.engines.vllm.backends import BACKENDS, Tail
 from lookback.engines.vllm.batch import Batch, Requests
+from lookback.engines.vllm.compat import RUNNER_VARIABLE
 from lookback.engines.vllm.drawing import Sampling
 from lookback.engines.vllm.ledger import Ledger, Place
 
@@ -242,7 +243,13 @@ def decoder_layers(runner: Any) -> dict[str, Any]:
     """
     from vllm.model_executor.layers.attention import Attention
     from vllm.v1.attention.backend import AttentionType
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
+    if not isinstance(runner, GPUModelRunner):
+        raise TapError(
+            f"the tap knows vLLM's first model runner, this is {type(runner).__module__}: set "
+            f"{RUNNER_VARIABLE}=0"
+        )
     context = runner.vllm_config.compilation_config.static_forward_context
     found = {}
     for name, layer in context.items():

@@ -174,6 +174,17 @@ def test_stop_texts_and_ends(inside, embedded):
         equal(ours, embedded.sample(*asked, seed=4, max_new_tokens=60, **settings))
 
 
+@pytest.mark.parametrize("more", [{}, {"stop": "."}, {"by_layer": True}, {"keep_end": True}])
+def test_the_worst_are_ended_early(inside, embedded, more):
+    asked = (noise(3), "Describe the picture.", 12)
+    settings = {"seed": 7, "max_new_tokens": 40, "prune": [(6, 6), (20, 3)]} | more
+    ours, plain = inside.sample(*asked, **settings), embedded.sample(*asked, **settings)
+    equal(ours, plain)
+    assert "pruned" in {c.finish for c in ours}
+    assert ours.sampling == plain.sampling
+    assert held(inside)[0]["responses"] == 0
+
+
 def test_what_does_not_fit_is_said(inside):
     with pytest.raises(ValueError, match="the model takes 512"):
         inside.score(noise(1), "What is there?", ["cup " * 600])

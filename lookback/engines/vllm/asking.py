@@ -30,6 +30,8 @@ class Asking:
         temperature, top_p, top_k: of the drawing.
         given: the tokens of a response that is there already; they follow the prompt.
         by_layer: keep A_t in each layer.
+        index: which candidate this is, if the request is of one alone.
+        done: how many of its tokens the prompt has already.
     """
 
     key: str
@@ -41,6 +43,8 @@ class Asking:
     top_k: int | None = None
     given: Sequence[int] | None = None
     by_layer: bool = False
+    index: int | None = None
+    done: int = 0
 
     def extra(self) -> dict[str, Any]:
         """For `SamplingParams.extra_args`."""

@@ -84,7 +84,7 @@ class Requests:
             self.ledger.open(
                 f"{asking.key}/{index}", room, self.layers if asking.by_layer else None
             ),
-            stream(asking, index, room),
+            stream(asking, index if asking.index is None else asking.index, room),
         )
 
 
@@ -145,8 +145,8 @@ def stream(asking: Asking, index: int, length: int) -> NDArray[np.float32] | Non
     """The random numbers of a candidate, if the tap draws its tokens."""
     if asking.seed is None or asking.given is not None:
         return None
-    found: NDArray[np.float32] = streams(asking.seed, 1, length, index)[0].astype(np.float32)
-    return found
+    found = streams(asking.seed, 1, asking.done + length, index)[0, asking.done :]
+    return np.asarray(found, np.float32)
 
 
 def placeholders(features: Any, length: int) -> NDArray[np.bool_]:

@@ -19,11 +19,10 @@ from lookback.engines.contract import (
     Identity,
     Progress,
     UnsupportedModelError,
-    require,
 )
 from lookback.engines.sampling import Draw, check_sampling, draw_of
 from lookback.engines.transformers.candidates import make_candidate, response_ids
-from lookback.engines.transformers.continuations import Continuation
+from lookback.engines.transformers.continuations import Continuation, tokens_drawn
 from lookback.engines.transformers.logits import check_stats
 from lookback.engines.transformers.prompts import Prompter
 from lookback.engines.transformers.sources import source_mask
@@ -32,8 +31,10 @@ from lookback.engines.transformers.support import fingerprint, first_end_tokens
 from lookback.engines.vllm.asking import Asking, runs
 from lookback.engines.vllm.client import Answer, Client
 from lookback.engines.vllm.gathering import VllmError
+from lookback.engines.vllm.steered import draw_steered
 from lookback.families import family_of, image_token_id, video_token_id
 from lookback.signals import Asked, Candidate, Candidates
+from lookback.steering.pruning import pruning_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
     from lookback.engines import Response
     from lookback.engines.checks import CheckReport
-    from lookback.steering.pruning import Prune
+    from lookback.steering.pruning import Prune, Pruning
     from lookback.videos import VideoLike
 
 PACKAGES = ("torch", "transformers", "tokenizers")
@@ -89,7 +90,9 @@ class VllmEngine(Engine):
         family: its row in `lookback.families`.
     """
 
-    abilities: frozenset[Ability] = frozenset({"sample", "score", "generate", "check", "by_layer"})
+    abilities: frozenset[Ability] = frozenset(
+        {"sample", "score", "generate", "check", "by_layer", "prune"}
+    )
     in_flight = OF_A_RUN
 
     def __init__(
@@ -193,11 +196,10 @@ class VllmEngine(Engine):
         prune: Prune = None,
     ) -> Candidates:
         """`sample` for a coroutine, of whatever event loop; cancelled, it is given up in vLLM."""
-        require(self, ["prune"] if prune is not None else [], "prune=")
-        check_sampling(n, temperature, top_p, top_k, max_new_tokens, seed)
         draw = draw_of(n, temperature, top_p, top_k, max_new_tokens, stop, seed)
+        rule = pruning_of(prune, n, self.family.defaults)
         conversation = Conversation.of(image, question, messages, video)
-        work = self._sample(conversation, source, draw, keep_end, by_layer)
+        work = self._sample(conversation, source, draw, keep_end, by_layer, rule)
         return await self.client.from_any_loop(work)
 
     async def _sample(
@@ -207,6 +209,7 @@ class VllmEngine(Engine):
         draw: Draw,
         keep_end: bool,
         by_layer: bool,
+        rule: Pruning | None = None,
     ) -> Candidates:
         prompt = await self._prompt(conversation, source)
         until = StopTexts(self._prompter, prompt.ids, draw.stop)
@@ -221,20 +224,37 @@ class VllmEngine(Engine):
             draw.top_k,
             by_layer=by_layer,
         )
+
+        def complete(one: Continuation) -> Continuation:
+            return until.cut(one if keep_end else one.without_end())
+
+        settings = asdict(draw)
+        if rule is None:
+            drawn = await self._plain_draw(prompt, asking, draw)
+        else:
+            stopped = until.reached if draw.stop else None
+            drawn = await draw_steered(
+                self.client, prompt, asking, draw, self._end_tokens, rule, stopped, complete
+            )
+            settings[rule.kind] = rule.to_json()
+            settings["tokens_drawn"] = tokens_drawn(drawn)
+        found = [complete(self._checked(one, prompt)) for one in drawn]
+        return self._candidates(conversation, source, prompt.ids, found, sampling=settings)
+
+    async def _plain_draw(self, prompt: Prompt, asking: Asking, draw: Draw) -> list[Continuation]:
+        """All candidates in one request."""
         answers = await self.client.ask(
             prompt.rendered,
             asking,
             draw.n,
-            max_tokens=length,
+            max_tokens=asking.length,
             ignore_eos=True,
             stop_token_ids=self._end_tokens,
             stop=draw.stop or None,
             detokenize=bool(draw.stop),
             include_stop_str_in_output=True,
         )
-        found = [self._continuation(one, prompt) for one in answers]
-        found = [until.cut(one if keep_end else one.without_end()) for one in found]
-        return self._candidates(conversation, source, prompt.ids, found, sampling=asdict(draw))
+        return [_continuation(one) for one in answers]
 
     def sample_many(
         self,
@@ -337,7 +357,7 @@ class VllmEngine(Engine):
             )
             if not np.isnan(answer.signals[:2]).any():
                 break
-        return self._continuation(answer, prompt, "given")
+        return self._checked(_continuation(answer, "given"), prompt)
 
     def generate(
         self,
@@ -439,11 +459,12 @@ class VllmEngine(Engine):
             )
         return most - len(prompt.ids)
 
-    def _continuation(self, one: Answer, prompt: Prompt, finish: str | None = None) -> Continuation:
-        """An answer as the other engines have it.
+    def _checked(self, one: Continuation, prompt: Prompt) -> Continuation:
+        """A continuation whose every number was seen; without a source there is nothing to see.
 
         Raises:
             FloatingPointError: the logits were not finite.
+            VllmError: the tap missed a token.
         """
         import torch
 
@@ -454,11 +475,7 @@ class VllmEngine(Engine):
             one.by_layer = None if one.by_layer is None else np.zeros_like(one.by_layer)
         elif np.isnan(one.signals[1]).any():
             raise VllmError("the tap saw no attention for a token of this response")
-        if finish is None:
-            finish = "length"
-            if one.finish == "stop":
-                finish = "stop" if isinstance(one.stop, str) else "end"
-        return Continuation(one.token_ids, one.signals, finish, one.by_layer)
+        return one
 
     def _candidates(
         self,
@@ -484,6 +501,15 @@ class VllmEngine(Engine):
             source=source,
             asked=Asked(self, conversation),
         )
+
+
+def _continuation(one: Answer, finish: str | None = None) -> Continuation:
+    """An answer as the other engines have it."""
+    if finish is None:
+        finish = "length"
+        if one.finish == "stop":
+            finish = "stop" if isinstance(one.stop, str) else "end"
+    return Continuation(one.token_ids, one.signals, finish, one.by_layer)
 
 
 async def _together(

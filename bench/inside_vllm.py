@@ -27,6 +27,8 @@ from lookback.conversations import Conversation
 from lookback.engines.vllm.asking import Asking
 
 QUESTION = "Describe the picture."
+SIDE = 192
+"""Pixels of the larger model's pictures: 24 x 24 patches."""
 
 
 def picture(seed, size=80):
@@ -147,7 +149,7 @@ def against_transformers(inside, plain, flights, n, tokens):
 
 
 def mid_size(folder):
-    """A random LLaVA of 12 layers and 512 numbers a token, in a folder, as the hub has them."""
+    """A random LLaVA of 12 layers and 512 numbers per token, 576 of them for an image, on disk."""
     import torch
     from transformers import AutoConfig, AutoModelForImageTextToText
 
@@ -158,12 +160,17 @@ def mid_size(folder):
     text.hidden_size, text.intermediate_size, text.num_hidden_layers = 512, 1408, 12
     text.num_attention_heads = text.num_key_value_heads = 8
     text.head_dim, text.max_position_embeddings = 64, 2048
+    config.vision_config.image_size = SIDE
+    config.image_seq_length = (SIDE // config.vision_config.patch_size) ** 2
     config.dtype = "float32"
     torch.manual_seed(0)
     AutoModelForImageTextToText.from_config(config).save_pretrained(folder)
     for file in Path(LVLM).iterdir():
         if file.name not in ("config.json", "model.safetensors"):
-            (folder / file.name).write_bytes(file.read_bytes())
+            text = file.read_bytes()
+            if file.name == "processor_config.json":
+                text = text.replace(b": 80", f": {SIDE}".encode())
+            (folder / file.name).write_bytes(text)
 
 
 def main():
@@ -181,7 +188,7 @@ def main():
     if options.only != "embedded":
         with tempfile.TemporaryDirectory() as folder:
             mid_size(Path(folder))
-            print("random LLaVA, 12 layers, 512 wide")
+            print("random LLaVA, 12 layers, 512 wide, 576 vision tokens")
             engine = lookback.load(folder, engine="vllm", max_num_seqs=128, quiet=True)
             tap_ratio(engine, 4, 25, 60, max(1, options.rounds // 2))
             engine.close()

@@ -7,9 +7,11 @@ import os
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import torch
 
 from lookback.engines.vllm.backends import BACKENDS, Tail
+from lookback.engines.vllm.cascade import marks, plain_share
 from lookback.engines.vllm.selftest import attention
 
 HEADS, KEY_HEADS, SIZE, BLOCK, BLOCKS = 4, 2, 32, 16, 12
@@ -28,6 +30,11 @@ def make_layer(**settings):
     rest = {"scale": SIZE**-0.5, "alibi_slopes": None, "use_alibi_sqrt": False, "sinks": None}
     masks = {"sliding_window": (-1, -1), "logits_soft_cap": 0, "vllm_flash_attn_version": 2}
     return SimpleNamespace(impl=SimpleNamespace(**(shape | rest | masks | settings)))
+
+
+def marked(sources):
+    positions = [np.arange(len(source)) for source in sources]
+    return marks(torch.cat(sources), np.concatenate(positions), BLOCK)
 
 
 def worst(backend, **settings):
@@ -51,9 +58,9 @@ def worst(backend, **settings):
     query = torch.randn(4, HEADS, SIZE)
     tail = Tail(None, torch.tensor([0, 3, 4], dtype=torch.int32), 3)
     adapter = BACKENDS[backend]()
-    adapter.write(layer, cache, metadata, torch.ones(len(slots), dtype=torch.bool))
-    adapter.write(layer, cache, metadata, torch.cat(sources))  # blocks are used again
-    found = adapter.attend(layer, query, cache, metadata, tail)[..., 0]
+    adapter.write(layer, cache, metadata, torch.ones(len(slots), 3, dtype=torch.bool))
+    adapter.write(layer, cache, metadata, marked(sources))  # blocks are used again
+    found = plain_share(adapter.attend(layer, query, cache, metadata, tail))
     differences = []
     for rows, source, place in zip((slice(0, 3), slice(3, 4)), sources, places, strict=True):
         keys = torch.stack([cache[block, :, at, :SIZE] for block, at in place])

@@ -12,7 +12,7 @@ predict a recorded token are asked: the last ones of each request.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -27,24 +27,46 @@ class Tail:
         rows: where they are among the step's tokens; None if all of them are asked about.
         starts: where each request's rows begin among them, (requests + 1,), int32.
         longest: the most rows that a request has.
+        table: the blocks that are asked about, (requests, blocks); None for all of a request's.
+        lengths: how many tokens they have, (requests,); None for all.
+        causal: whether the rows are the last ones of these tokens.
+        plans: an adapter's own notes.
     """
 
     rows: Tensor | None
     starts: Tensor
     longest: int
+    table: Tensor | None = None
+    lengths: Tensor | None = None
+    causal: bool = True
+    plans: dict[Any, Any] = field(default_factory=dict)
+
+    def table_of(self, metadata: Any) -> Tensor:
+        """The blocks."""
+        found: Tensor = metadata.block_table if self.table is None else self.table
+        return found
+
+    def lengths_of(self, metadata: Any) -> Tensor:
+        """Their tokens."""
+        found: Tensor = metadata.seq_lens if self.lengths is None else self.lengths
+        return found
+
+    def causal_of(self, metadata: Any) -> Any:
+        """As the step's own, or not at all."""
+        return metadata.causal if self.causal else False
 
 
 class Backend(Protocol):
     """What an adapter does."""
 
-    def write(self, layer: Any, kv_cache: Tensor, metadata: Any, source: Tensor) -> None:
-        """Say of a step's tokens, (tokens,), which are the source, in the slots they are put in."""
+    def write(self, layer: Any, kv_cache: Tensor, metadata: Any, marks: Tensor) -> None:
+        """Put marks of a step's tokens, (tokens, 3), into the slots that the tokens are put in."""
         ...
 
     def attend(
         self, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any, tail: Tail
     ) -> Tensor:
-        """The attention of the tail's rows on the source, (rows, heads, anything): the first."""
+        """The attention of the tail's rows on what is marked: (rows, heads, 3 or more)."""
         ...
 
 
@@ -60,13 +82,13 @@ class CPU:
         self.ops, self.split = _custom_ops, envs.VLLM_CPU_ATTN_SPLIT_KV
         self._indicator: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
         self._layers: dict[int, Tensor] = {}
-        self._plans: tuple[Any, dict[tuple[int, ...], Tensor]] = (None, {})
 
-    def write(self, layer: Any, kv_cache: Tensor, metadata: Any, source: Tensor) -> None:
+    def write(self, layer: Any, kv_cache: Tensor, metadata: Any, marks: Tensor) -> None:
         """By the operation that writes keys and values; its keys are nobody's."""
         keys, values = self._caches(kv_cache)
-        count, (_, heads, _, size) = len(source), values.shape
-        value = source.to(kv_cache.dtype)[:, None, None].expand(count, heads, size).contiguous()
+        count, (_, heads, _, size) = len(marks), values.shape
+        value = kv_cache.new_zeros(count, heads, size)
+        value[..., : marks.shape[1]] = marks[:, None]
         self.ops.cpu_attn_reshape_and_cache(
             value,
             value,
@@ -89,13 +111,13 @@ class CPU:
             key_cache=keys,
             value_cache=values,
             output=out,
-            query_start_loc=metadata.query_start_loc if tail.rows is None else tail.starts,
-            seq_lens=metadata.seq_lens,
+            query_start_loc=tail.starts,
+            seq_lens=tail.lengths_of(metadata),
             scale=impl.scale,
-            causal=metadata.causal,
+            causal=tail.causal_of(metadata),
             alibi_slopes=impl.alibi_slopes,
             sliding_window=impl.sliding_window,
-            block_table=metadata.block_table,
+            block_table=tail.table_of(metadata),
             softcap=impl.logits_soft_cap,
             scheduler_metadata=self._plan(layer, query, metadata, tail),
             s_aux=impl.sinks,
@@ -119,31 +141,30 @@ class CPU:
         return self._indicator[shape]
 
     def _plan(self, layer: Any, query: Tensor, metadata: Any, tail: Tail) -> Tensor:
-        """How the kernel shares out the work; the step's own if all rows are asked about."""
-        if tail.rows is None:
+        """How the kernel shares out the work; the step's own if all of it is asked about."""
+        if tail.rows is None and tail.table is None:
             plan: Tensor = metadata.scheduler_metadata
             return plan
         impl = layer.impl
-        if self._plans[0] is not tail:
-            self._plans = tail, {}
-        key = (id(metadata), impl.num_heads, impl.sliding_window)
-        if key not in self._plans[1]:
-            self._plans[1][key] = self.ops.cpu_attn_get_scheduler_metadata(
+        key = (id(metadata) if tail.lengths is None else None, impl.num_heads, impl.sliding_window)
+        if key not in tail.plans:
+            tail.plans[key] = self.ops.cpu_attn_get_scheduler_metadata(
                 num_reqs=len(tail.starts) - 1,
                 num_heads=impl.num_heads,
                 num_kv_heads=impl.num_kv_heads,
                 head_dim=impl.head_size,
-                seq_lens=metadata.seq_lens,
+                seq_lens=tail.lengths_of(metadata),
                 dtype=query.dtype,
                 query_start_loc=tail.starts,
-                causal=metadata.causal,
+                causal=tail.causal_of(metadata),
                 sliding_window_size=impl.sliding_window,
                 isa=layer.isa,
                 enable_kv_split=self.split,
                 dynamic_causal=metadata.dynamic_causal,
                 kv_cache_dtype=impl.kv_cache_dtype,
             )
-        return self._plans[1][key]
+        found: Tensor = tail.plans[key]
+        return found
 
 
 def _halves(kv_cache: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,11 +180,11 @@ class _Paged:
     def __init__(self) -> None:
         self._indicator: dict[tuple[int, ...], Tensor] = {}
 
-    def write(self, layer: Any, kv_cache: Tensor, metadata: Any, source: Tensor) -> None:
-        """One number for each head and dimension of a slot."""
+    def write(self, layer: Any, kv_cache: Tensor, metadata: Any, marks: Tensor) -> None:
+        """The same in every head; what is behind the marks stays 0."""
         flat = self._values(kv_cache).flatten(0, 1)
-        slots = metadata.slot_mapping[: len(source)]
-        flat[slots] = source.to(flat.dtype)[:, None, None]
+        slots = metadata.slot_mapping[: len(marks)]
+        flat[slots, :, : marks.shape[1]] = marks.to(flat)[:, None]
 
     def _values(self, kv_cache: Tensor) -> Tensor:
         """The indicator of caches of this shape, (blocks, block size, heads, head size)."""
@@ -197,13 +218,13 @@ class FlashAttention(_Paged):
             out=out,
             cu_seqlens_q=tail.starts,
             max_seqlen_q=tail.longest,
-            seqused_k=metadata.seq_lens,
+            seqused_k=tail.lengths_of(metadata),
             max_seqlen_k=metadata.max_seq_len,
             softmax_scale=impl.scale,
-            causal=metadata.causal,
+            causal=tail.causal_of(metadata),
             alibi_slopes=impl.alibi_slopes,
             window_size=None if impl.sliding_window is None else list(impl.sliding_window),
-            block_table=metadata.block_table,
+            block_table=tail.table_of(metadata),
             softcap=impl.logits_soft_cap,
             fa_version=impl.vllm_flash_attn_version,
             s_aux=impl.sinks,
@@ -230,14 +251,14 @@ class Triton(_Paged):
             out=out,
             cu_seqlens_q=tail.starts,
             max_seqlen_q=tail.longest,
-            seqused_k=metadata.seq_lens,
+            seqused_k=tail.lengths_of(metadata),
             max_seqlen_k=metadata.max_seq_len,
             softmax_scale=impl.scale,
-            causal=metadata.causal,
+            causal=tail.causal_of(metadata),
             alibi_slopes=impl.alibi_slopes,
             use_alibi_sqrt=impl.use_alibi_sqrt,
             window_size=impl.sliding_window,
-            block_table=metadata.block_table,
+            block_table=tail.table_of(metadata),
             softcap=impl.logits_soft_cap,
             q_descale=None,
             k_descale=query.new_ones(ones, dtype=torch.float32),

@@ -16,9 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookback.engines.transformers.logits import token_stats
+from lookback.engines.transformers.logits import cheap_to_read, token_stats
 from lookback.engines.vllm.backends import BACKENDS, Tail
 from lookback.engines.vllm.batch import Batch, Requests
+from lookback.engines.vllm.cascade import Cascade, Groups, marks, plain_share
 from lookback.engines.vllm.compat import RUNNER_VARIABLE
 from lookback.engines.vllm.drawing import Sampling
 from lookback.engines.vllm.ledger import Ledger, Place
@@ -35,19 +36,23 @@ class Step:
         batch: the requests.
         ends: (B,), how many tokens of each are known behind this pass.
         source: (tokens,), which of the pass's tokens are the source.
+        positions: (tokens,), where they stand in their requests.
         tail: the rows asked about.
         places: where the number of each such row goes; None for a row that nobody wants.
         shares: of each layer so far, (rows, heads of this worker).
         written: metadata whose slots were marked, by id: alive as long as the step.
+        cascade: how rows that share blocks are asked about together, if they are.
     """
 
     batch: Batch
     ends: NDArray[Any]
     source: Tensor
+    positions: NDArray[Any]
     tail: Tail
     places: list[Place | None]
     shares: dict[int, Tensor] = field(default_factory=dict)
     written: dict[int, Any] = field(default_factory=dict)
+    cascade: Cascade | None = None
 
     @property
     def wanted(self) -> bool:
@@ -78,6 +83,8 @@ class Tap:
         self.ledger = Ledger()
         self.requests = Requests(runner, self.ledger, len(self.layers))
         self.step: Step | None = None
+        self.cascades = len(runner.kv_cache_config.kv_cache_groups) == 1
+        self._last: Cascade | None = None
         self.watch: Any = None  # sees each layer's queries, keys and shares, in a self-test
         self._batch = Batch([], [])
         self._pass = runner._model_forward
@@ -131,7 +138,8 @@ class Tap:
         if batch.given:
             tails, places = _all_rows(batch, begins, ends)
         tail = self._tail(starts, counts, tails)
-        return Step(batch, ends, torch.from_numpy(source), tail, places)
+        positions = np.arange(starts[-1]) - np.repeat(starts[:-1] - begins, counts)
+        return Step(batch, ends, torch.from_numpy(source), positions, tail, places)
 
     def _tail(self, starts: NDArray[Any], counts: NDArray[Any], tails: NDArray[np.int32]) -> Tail:
         begins = np.concatenate([[0], np.cumsum(tails)]).astype(np.int32)
@@ -154,15 +162,42 @@ class Tap:
         if step is None or metadata is None:
             return out
         if id(metadata) not in step.written:
-            self.backend.write(layer, kv_cache, metadata, step.source)
+            size = kv_cache.shape[2]
+            found = marks(step.source, step.positions, size)
+            self.backend.write(layer, kv_cache, metadata, found)
             step.written[id(metadata)] = metadata
+            if step.wanted and self.cascades and step.tail.rows is None and step.tail.longest == 1:
+                step.cascade = self._last = self._cascade(step, metadata, size)
         if step.wanted:
             rows = query[: len(step.source)] if step.tail.rows is None else query[step.tail.rows]
-            found = self.backend.attend(layer, rows, kv_cache, metadata, step.tail)[..., 0]
+            found = self._share(step, layer, rows, kv_cache, metadata)
             step.shares[number] = found.sum(1, dtype=torch.float32)
             if self.watch is not None:
                 self.watch(number, layer, rows, key[: len(step.source)], found)
         return out
+
+    def _cascade(self, step: Step, metadata: Any, size: int) -> Cascade | None:
+        """How the rows that share blocks are asked about together; looked up when others come."""
+        batch = step.batch
+        if not batch.grouped:
+            batch.grouped = True
+            tables = self.runner.input_batch.block_table[0].block_table.np[: len(batch.names)]
+            batch.groups = Groups.of(tables, batch.prompts // size)
+        if batch.groups is None:
+            return None
+        last = self._last
+        before = last if last is not None and last.groups is batch.groups else None
+        return Cascade(batch.groups, metadata.block_table, metadata.seq_lens, size, before)
+
+    def _share(
+        self, step: Step, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any
+    ) -> Tensor:
+        """The mass on the source of the rows asked about, (rows, heads)."""
+        if step.cascade is not None and step.cascade.fits(layer, metadata):
+            found = step.cascade.read(self.backend, layer, query, kv_cache, metadata)
+            if not cheap_to_read(found) or bool(found.isfinite().all()):
+                return found
+        return plain_share(self.backend.attend(layer, query, kv_cache, metadata, step.tail))
 
     def _file(self, step: Step, hidden: Any) -> None:
         """File what a pass that has ended showed: the mean over all heads of each layer."""

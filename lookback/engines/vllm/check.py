@@ -26,18 +26,18 @@ SIGNALS_TOLERANCE = 1e-4
 
 
 def refuse_wrong_numbers(engine: VllmEngine) -> None:
-    """Compare the tap with a plain computation from queries and keys.
+    """Compare the tap with a plain computation, and candidates with themselves, scored.
 
     Raises:
         UnsupportedModelError: they differ.
     """
-    found = compare(engine)
-    if found.ok is not True:
-        raise UnsupportedModelError(
-            f"{engine.name}: what the tap reads in vLLM is not the attention of its layers "
-            f"({found.note or found.differences}): no numbers are better than wrong ones; use "
-            "engine='transformers'"
-        )
+    for found in (compare(engine), scored_again(engine)):
+        if found.ok is False:
+            raise UnsupportedModelError(
+                f"{engine.name}: what the tap reads in vLLM is not the attention of its layers "
+                f"({found.what}: {found.note or found.differences}): no numbers are better than "
+                "wrong ones; use engine='transformers'"
+            )
 
 
 def compare(engine: VllmEngine) -> Check:
@@ -67,7 +67,7 @@ def check(engine: VllmEngine, progress: Progress | None = None) -> CheckReport:
     """All comparisons."""
     tell = progress or (lambda done, total: None)
     checks: list[Check] = []
-    for number, one in enumerate((compare, _scored_again, _marked), start=1):
+    for number, one in enumerate((compare, scored_again, _marked), start=1):
         checks.append(one(engine))
         tell(number, 3)
     model = engine.client.llm.model_config
@@ -85,8 +85,8 @@ def check(engine: VllmEngine, progress: Progress | None = None) -> CheckReport:
     )
 
 
-def _scored_again(engine: VllmEngine) -> Check:
-    """What was drawn has the same signals when it is given."""
+def scored_again(engine: VllmEngine) -> Check:
+    """What was drawn, together, has the same signals when it is given, each by itself."""
     what = "candidates that were drawn, scored again"
     drawn = engine.sample(_picture(), "?", 4, seed=0, max_new_tokens=8).scorable()
     if not len(drawn):

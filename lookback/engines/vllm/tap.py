@@ -166,7 +166,7 @@ class Tap:
             found = marks(step.source, step.positions, size)
             self.backend.write(layer, kv_cache, metadata, found)
             step.written[id(metadata)] = metadata
-            if step.wanted and self.cascades and step.tail.rows is None and step.tail.longest == 1:
+            if step.wanted and self._can_cascade(step, kv_cache):
                 step.cascade = self._last = self._cascade(step, metadata, size)
         if step.wanted:
             rows = query[: len(step.source)] if step.tail.rows is None else query[step.tail.rows]
@@ -175,6 +175,14 @@ class Tap:
             if self.watch is not None:
                 self.watch(number, layer, rows, key[: len(step.source)], found)
         return out
+
+    def _can_cascade(self, step: Step, kv_cache: Tensor) -> bool:
+        """One row for each request, one table of blocks, and numbers that can be small.
+
+        In float16 an anchor with little weight would have none.
+        """
+        rows = step.tail.rows is None and step.tail.longest == 1
+        return rows and self.cascades and kv_cache.dtype != torch.float16
 
     def _cascade(self, step: Step, metadata: Any, size: int) -> Cascade | None:
         """How the rows that share blocks are asked about together; looked up when others come."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lookback.engines.transformers.continuations import Continuation
 from lookback.engines.transformers.prompts import IdText, Prompter
-from lookback.signals import SIGNALS, Candidate, Signals
+from lookback.signals import SIGNALS, Asked, Candidate, Candidates, Signals
 
 if TYPE_CHECKING:
-    from lookback.engines import Response
+    from lookback.conversations import Conversation, SourceLike
+    from lookback.engines import Engine, Response
 
 
 def response_ids(
@@ -38,6 +40,45 @@ def response_ids(
             if token == placeholder:
                 raise ValueError(f"response {i}: token id {token} is the {kind} placeholder")
     return ids
+
+
+def make_candidates(
+    engine: Engine,
+    prompter: Prompter,
+    conversation: Conversation,
+    source: SourceLike,
+    prompt_ids: list[int],
+    found: Sequence[Continuation],
+    texts: Sequence[str | None] | None = None,
+    sampling: dict[str, Any] | None = None,
+) -> Candidates:
+    """What an engine gives back: continuations of a prompt, with what was asked.
+
+    Args:
+        engine: was asked.
+        prompter: turns tokens into text.
+        conversation: what was asked.
+        source: what A_t was measured on.
+        prompt_ids: the prompt's tokens.
+        found: the continuations.
+        texts: of those that were given as text.
+        sampling: how they were drawn, if they were.
+    """
+    items = [
+        make_candidate(prompter, prompt_ids, i, one, texts[i] if texts else None)
+        for i, one in enumerate(found)
+    ]
+    return Candidates(
+        tuple(items),
+        conversation.question,
+        np.array(prompt_ids),
+        model=engine.name,
+        defaults=engine.family.defaults,
+        sampling=sampling or {},
+        messages=conversation.to_json(),
+        source=source,
+        asked=Asked(engine, conversation),
+    )
 
 
 def make_candidate(

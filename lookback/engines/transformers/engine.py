@@ -11,14 +11,13 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from transformers import PreTrainedModel
 
 from lookback.conversations import Conversation
 from lookback.engines import ABILITIES, Ability, Engine, Identity, Progress, check_sampling
 from lookback.engines.sampling import Draw, draw_of
-from lookback.engines.transformers.candidates import make_candidate, response_ids
+from lookback.engines.transformers.candidates import make_candidates, response_ids
 from lookback.engines.transformers.compat import alone_settings
 from lookback.engines.transformers.continuations import Continuation, tokens_drawn, without_repeated
 from lookback.engines.transformers.decoder import Decoder
@@ -31,7 +30,7 @@ from lookback.engines.transformers.support import end_token_ids, fingerprint
 from lookback.engines.transformers.tap import Unread, reading
 from lookback.engines.transformers.tested import is_checked, suggest_check
 from lookback.families import family_of, video_token_id
-from lookback.signals import Asked, Candidate, Candidates
+from lookback.signals import Candidate, Candidates
 from lookback.steering.pruning import Prune, Pruning, pruning_of
 from lookback.steering.search import Search
 
@@ -390,18 +389,6 @@ class TransformersEngine(Engine):
         sampling: dict[str, Any] | None = None,
     ) -> Candidates:
         suggest_check(self.model, self.name)
-        items = [
-            make_candidate(self._prompter, prompt_ids, i, one, texts[i] if texts else None)
-            for i, one in enumerate(found)
-        ]
-        return Candidates(
-            tuple(items),
-            conversation.question,
-            np.array(prompt_ids),
-            model=self.name,
-            defaults=self.family.defaults,
-            sampling=sampling or {},
-            messages=conversation.to_json(),
-            source=source,
-            asked=Asked(self, conversation),
+        return make_candidates(
+            self, self._prompter, conversation, source, prompt_ids, found, texts, sampling
         )

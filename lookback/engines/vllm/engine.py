@@ -21,7 +21,7 @@ from lookback.engines.contract import (
     UnsupportedModelError,
 )
 from lookback.engines.sampling import Draw, check_sampling, draw_of
-from lookback.engines.transformers.candidates import make_candidate, response_ids
+from lookback.engines.transformers.candidates import make_candidates, response_ids
 from lookback.engines.transformers.continuations import Continuation, tokens_drawn
 from lookback.engines.transformers.logits import check_stats
 from lookback.engines.transformers.prompts import Prompter
@@ -33,7 +33,7 @@ from lookback.engines.vllm.client import Answer, Client
 from lookback.engines.vllm.gathering import VllmError
 from lookback.engines.vllm.steered import draw_steered
 from lookback.families import family_of, image_token_id, video_token_id
-from lookback.signals import Asked, Candidate, Candidates
+from lookback.signals import Candidate, Candidates
 from lookback.steering.pruning import pruning_of
 
 if TYPE_CHECKING:
@@ -486,20 +486,8 @@ class VllmEngine(Engine):
         texts: Sequence[str | None] | None = None,
         sampling: dict[str, Any] | None = None,
     ) -> Candidates:
-        items = [
-            make_candidate(self._prompter, prompt_ids, i, one, texts[i] if texts else None)
-            for i, one in enumerate(found)
-        ]
-        return Candidates(
-            tuple(items),
-            conversation.question,
-            np.array(prompt_ids),
-            model=self.name,
-            defaults=self.family.defaults,
-            sampling=sampling or {},
-            messages=conversation.to_json(),
-            source=source,
-            asked=Asked(self, conversation),
+        return make_candidates(
+            self, self._prompter, conversation, source, prompt_ids, found, texts, sampling
         )
 
 

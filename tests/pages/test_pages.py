@@ -14,6 +14,7 @@ from chromium import emulate, logs, needs_chromium
 from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
+from lookback.pages.annotation import Comparison, annotation_page
 from made_runs import make_run, write_shard
 from markupsafe import Markup
 from PIL import Image
@@ -21,7 +22,6 @@ from strict_html import Page
 
 import lookback
 from lookback.pages import ENVIRONMENT, clean, data_uri, image_uri, images, render
-from lookback.pages.annotation import Comparison, annotation_page
 from lookback.pages.tokens import Case, Response, tokens_page
 
 NASTY = (

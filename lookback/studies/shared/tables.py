@@ -154,6 +154,7 @@ def write(name: str, result: Result, folder: str | AnyPath) -> list[AnyPath]:
     out.mkdir(parents=True, exist_ok=True)
     paths: list[AnyPath] = []
     for file, contents in files_of(name, result).items():
+        (out / file).parent.mkdir(parents=True, exist_ok=True)
         with replacing(out / file) as temporary:
             temporary.write_bytes(contents)
         paths.append(out / file)

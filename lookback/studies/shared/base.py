@@ -382,6 +382,11 @@ STUDIES: Registry[Study] = Registry(
 def get_study(name: str) -> Study:
     """The study called `name`, its module loaded only now; an unknown name lists the known ones."""
     names = STUDIES.names()
+    if name == HUMAN:
+        raise ValueError(
+            "study 'human' is of votes, not of runs: `lookback study human VOTES`, or "
+            "lookback.studies.human.human(paths)"
+        )
     if name not in names:
         raise ValueError(f"no study named {name!r}; there are: {', '.join(names)}, {HUMAN}, {ALL}")
     return STUDIES.get(name)

@@ -9,8 +9,9 @@ function setUpZoom() {
     step = Math.min(SCALES.length - 1, Math.max(0, next));
     const [x, y] = [pane.scrollLeft + pane.clientWidth / 2, pane.scrollTop + pane.clientHeight / 2]
       .map((middle, axis) => middle / Math.max(1, axis ? image.height : image.width));
-    const fit = Math.min(pane.clientWidth / image.naturalWidth, pane.clientHeight / image.naturalHeight);
-    image.style.width = `${image.naturalWidth * fit * SCALES[step]}px`;
+    // Of the pane without scroll bars, which come and go with the size.
+    const fit = Math.min(pane.offsetWidth, (pane.offsetHeight * image.naturalWidth) / image.naturalHeight);
+    image.style.width = `${Math.floor(fit) * SCALES[step]}px`;
     pane.scrollTo(x * image.width - pane.clientWidth / 2, y * image.height - pane.clientHeight / 2);
     $("scale").textContent = `${100 * SCALES[step]} %`;
     $("smaller").disabled = step === 0;

@@ -136,8 +136,11 @@ def _agreement(rows: list[dict[str, Any]]) -> Table:
         even = f"{found.even} x {found.size}" if found.even else "-"
         numbers = _with_interval(*found.kappa), _with_interval(*found.alpha)
         lines.append([name, f"{judged} of {len(here)}", str(votes), even, *numbers])
-    names = ("Set", "Cases judged", "Votes", "Cases x votes of κ", "Fleiss' κ", "Krippendorff's α")
-    caption = "Agreement of the raters, with 95 % intervals over cases."
+    names = ("Set", "Judged", "Votes", "κ over", "κ", "α")
+    caption = (
+        "Agreement of the raters: Fleiss' κ (over so many cases x votes) and Krippendorff's α, "
+        "with 95 % intervals over cases."
+    )
     return Table([("", name) for name in names], lines, caption)
 
 
@@ -149,26 +152,32 @@ def _votes(rows: list[dict[str, Any]]) -> Array:
 def _with_interval(value: float, low: float, high: float) -> str:
     if np.isnan(value):
         return "-"
-    ends = "" if np.isnan(low) else f" [{low:.2f}, {high:.2f}]"
-    return f"{value:.3f}{ends}"
+    # Adding 0 to what is rounded makes of -0.0 a plain 0.
+    ends = "" if np.isnan(low) else f" [{round(low, 2) + 0:.2f}, {round(high, 2) + 0:.2f}]"
+    return f"{round(value, 3) + 0:.3f}{ends}"
 
 
 def _raters(key: Key, votes: Sequence[Vote]) -> Table:
     """A line per rater and set: whom they prefer, how often the side called A, and with whom."""
     lines = []
-    for rater, set_ in sorted({(vote.rater, vote.set) for vote in votes}):
+    for set_, rater in sorted({(vote.set, vote.rater) for vote in votes}):
         mine = [vote for vote in votes if (vote.rater, vote.set) == (rater, set_)]
         others = [vote for vote in votes if vote.rater != rater]
         majority = {(r["set"], r["case"]): r["majority"] for r in case_rows(key, others)}
         shared = [vote for vote in mine if majority[vote.set, vote.case] != NO_VERDICT]
         same = sum(vote_for(key, vote) == majority[vote.set, vote.case] for vote in shared)
         chosen = [vote.choice for vote in mine if vote.choice != "tie"]
-        counts = _count(vote_for(key, vote) for vote in mine)
+        liked = [vote_for(key, vote) for vote in mine]
+        counts = [str(liked.count(kind)) for kind in VERDICTS]
         sides = f"{chosen.count('A')} of {len(chosen)}"
         lines.append([rater, str(set_), str(len(mine)), *counts, f"{same} of {len(shared)}", sides])
     titles = (key.first.title, "Tie", key.second.title)
-    names = ("Rater", "Set", "Votes", *titles, "As the others' majority", "Side A")
-    return Table([("", name) for name in names], lines, "The raters.")
+    names = ("Rater", "Set", "Votes", *titles, "Majority", "Side A")
+    caption = (
+        "The raters: whom they prefer, how often they are with the majority of the others, and how "
+        "often with the side called A (of votes that are no tie)."
+    )
+    return Table([("", name) for name in names], lines, caption)
 
 
 def _notes(key: Key, rows: list[dict[str, Any]], votes: Sequence[Vote]) -> list[str]:
@@ -185,6 +194,10 @@ def _notes(key: Key, rows: list[dict[str, Any]], votes: Sequence[Vote]) -> list[
         "from 2,000 bootstrap samples of cases: they say how sure the number is for these raters, "
         "not how other raters would agree.",
     ]
+    notes.append(
+        "Whiskers above a bar are of the first one's share, those below of the second one's: 95 %, "
+        "from bootstrap samples of cases, with all votes on each."
+    )
     unjudged = sum(not has_verdict(row) for row in rows)
     if unjudged:
         notes.append(f"{unjudged} cases have no quality and are not counted in the first line.")

@@ -181,6 +181,7 @@ def _md(text: str) -> str:
 _TEX = {
     "\\": r"\textbackslash{}",
     "α": r"$\alpha$",
+    "κ": r"$\kappa$",
     "λ": r"$\lambda$",
     "±": r"$\pm$",
     "→": r"$\rightarrow$",
@@ -192,4 +193,4 @@ _TEX = {
 
 
 def _tex(text: str) -> str:
-    return re.sub(r"[\\αλ±→≥−~^&%$#_{}]", lambda m: _TEX[m[0]], text.replace("\n", " "))
+    return re.sub(r"[\\ακλ±→≥−~^&%$#_{}]", lambda m: _TEX[m[0]], text.replace("\n", " "))

@@ -7,12 +7,14 @@ import sys
 import warnings
 from typing import TextIO
 
+import lookback.cli.annotate
 import lookback.cli.answers
 import lookback.cli.benchmarks
 import lookback.cli.kept_runs
 import lookback.cli.look
 import lookback.cli.models
-import lookback.cli.runs  # noqa: F401  (each adds its commands)
+import lookback.cli.runs
+import lookback.cli.studies  # noqa: F401  (each adds its commands)
 from lookback.cli.app import app
 from lookback.cli.errors import report
 from lookback.cli.terminal import say

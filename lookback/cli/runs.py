@@ -1,4 +1,4 @@
-"""The commands about runs: `run`, `study`, `studies`. Parse, call, print."""
+"""The command that makes runs: `run`. Parse, call, print."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from lookback.cli.app import (
     MaxNewTokens,
     Metric,
     Revision,
-    RunFolders,
-    Settings,
     Source,
     Temperature,
     TopP,
@@ -41,13 +39,10 @@ from lookback.cli.terminal import (
     duration,
     long_progress,
     print_json,
-    printable,
     say,
-    show_study,
     show_summary,
-    show_table,
 )
-from lookback.storage import AnyPath, to_path
+from lookback.storage import to_path
 
 
 @app.command(cls=RayCommand)
@@ -222,115 +217,6 @@ def run(
         show_summary(summary)
     if summary.failed or summary.left_out:
         raise typer.Exit(FAILED)
-
-
-@app.command()
-def study(
-    name: Annotated[str, typer.Argument(help="One of `lookback studies`, or all.")],
-    runs: RunFolders,
-    out: Annotated[
-        str, typer.Option(metavar="PATH", help="Where tables and figures go.")
-    ] = "studies",
-    settings: Settings = None,
-    allow_outside: AllowOutside = False,
-    items: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="all: items per run in the report's browser; else all, up to about 40 MB."
-        ),
-    ] = None,
-    n: Annotated[
-        str | None,
-        typer.Option(
-            "--n",
-            metavar="N,N",
-            help="How many candidates to select from, e.g. 5,8; by default 5 and 25, or all that a "
-            "smaller run has.",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="The tidy table as JSON; of all, the findings.")
-    ] = False,
-) -> None:
-    """A table or figure of the paper from recorded runs; `all` writes all and one HTML report."""
-    from lookback.runs import open_runs
-    from lookback.studies import Runs, get_study
-    from lookback.studies.shared.base import ALL
-    from lookback.studies.shared.budgets import parse_budgets
-    from lookback.studies.shared.tables import write
-
-    ns = None if n is None else parse_budgets(n)
-    given = Runs(open_runs(runs), ns=ns)
-    for one in given:
-        if one.manifest.status == "running":
-            say(f"{one.path} is not finished: the numbers are of a part (`lookback runs status`)")
-        elif one.manifest.status == "failed":
-            say(f"{one.path}: every item failed, see `lookback run`")
-        if not one.manifest.recorded:
-            say(f"{one.path} has format {one.manifest.format}: it cannot be verified")
-    if name == ALL:
-        _report(given, to_path(out), items, as_json)
-        return
-    with console(stderr=True).status(name):
-        result = get_study(name)(given, settings_of(settings))
-        written = write(name, result, to_path(out))
-    if as_json:
-        print_json({"study": name, "rows": result.rows, "notes": result.notes})
-    else:
-        show_study(name, result, written)
-
-
-@app.command()
-def studies(as_json: Json = False) -> None:
-    """List the studies and what of the paper they reproduce."""
-    from lookback.studies import STUDIES
-
-    known = list(STUDIES.all().values())
-    if as_json:
-        print_json(
-            [
-                {"name": s.name, "title": s.title, "paper": s.paper, "settings": s.params}
-                | {"needs_quality": s.needs_quality, "about": s.about}
-                for s in known
-            ]
-        )
-        return
-    columns = ("study", "in the paper", "settings", "what it shows")
-    show_table(columns, [(s.name, s.paper or "-", ", ".join(s.params), s.about) for s in known])
-
-
-def _report(given: Any, out: AnyPath, items: int | None, as_json: bool) -> None:
-    """Every study's files, and one page with all of them; then what they found."""
-    from lookback.report import report
-    from lookback.report.findings import find
-    from lookback.runs.layout import replacing
-    from lookback.studies import STUDIES, Result
-    from lookback.studies.shared.tables import write
-
-    results: dict[str, Result | str] = {}
-    known = STUDIES.all()
-    with long_progress("studies", "studies") as bar:
-        for number, (name, one) in enumerate(known.items()):
-            bar(number, len(known))
-            try:
-                results[name] = result = one(given)
-                write(name, result, out)
-            except ValueError as error:  # what it needs is not in these runs
-                results[name] = str(error)
-                say(f"{name}: {error}")
-    page = out / "report.html"
-    with replacing(page) as temporary:
-        temporary.write_text(report(given, results, items), encoding="utf-8")
-    found = find(results)
-    if as_json:
-        missing = {name: one for name, one in results.items() if isinstance(one, str)}
-        told = [finding._asdict() for finding in found]
-        print_json({"report": str(page), "findings": told, "not_done": missing})
-        return
-    print(page)
-    for finding in found:
-        print(printable(finding.text))
 
 
 def _estimate(plan: Any, workers: int, job: Any, as_json: bool) -> None:

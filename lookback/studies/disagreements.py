@@ -7,19 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from lookback.pages import images
-from lookback.pages.annotation import Comparison, annotation_page
+from lookback.annotation.cases import Case, KeyCase, Pick, folder_files
+from lookback.pages import image_uri, images
 from lookback.runs import Run
 from lookback.scores.base import Scorer, get_scorer
 from lookback.studies.shared.base import Result, Runs, StudyError, study, title
 from lookback.studies.shared.cases import VERDICTS, has_verdict, sample_cases, verdict_counts
 from lookback.studies.shared.methods import in_order
-from lookback.studies.shared.plots import INK, PALE, SMALL, TWO_COLUMNS, in_style, panels
-from lookback.studies.shared.selection import bootstrap_means, interval
-from lookback.studies.shared.tables import Table, csv_of
+from lookback.studies.shared.tables import Table
+from lookback.studies.shared.verdict_bars import verdict_bars
 
-DARK = "#475569"
-KEY = ("set", "case", "id", "A1_scorer", "A2_scorer")
+LARGEST = 1024
+"""Pixels of an image's longer side: raters enlarge it."""
 
 
 @study("disagreements", paper="tab:appendix_human", title="Disagreements")
@@ -30,10 +29,10 @@ def disagreements(
     cases: int = 50,
     seed: int = 42,
 ) -> Result:
-    """Where two scorers pick different texts: pages for annotators, and the automatic verdict.
+    """Where two scorers pick different texts: cases for raters, and the automatic verdict.
 
     Args:
-        runs: each gives its own pages.
+        runs: each gives a folder of cases, for `lookback annotate`.
         first: one scorer.
         second: the other.
         cases: how many to draw; two sets share them.
@@ -69,7 +68,7 @@ def disagreements(
         unjudged = sum(not has_verdict(row) for row in found)
         if unjudged:
             notes.append(f"{name}: {unjudged} disagreements have no quality and are not counted.")
-        added, missing = _files(run, sample, _prefix(run, several))
+        added, missing = _files(run, sample, _prefix(run, several), scorers)
         files |= added
         notes += [f"{name}: {missing}"] if missing else []
     if not rows:
@@ -89,59 +88,37 @@ def _prefix(run: Run, runs: list[Run]) -> str:
 
 
 def _files(
-    run: Run, sample: list[dict[str, Any]], prefix: str
+    run: Run, sample: list[dict[str, Any]], prefix: str, scorers: Sequence[Scorer]
 ) -> tuple[dict[str, str | bytes], str]:
-    """The pages and the key; and why images are missing, if they are."""
-    image, reasons = images(run), []
-    files: dict[str, str | bytes] = {}
-    for name, number in ((f"{prefix}set1", 1), (f"{prefix}set2", 2)):
-        here = [row for row in sample if row["set"] == number]
-        shown = [Comparison(r["question"], image(r["item"]), r["A1"], r["A2"]) for r in here]
-        reasons += [case.image for case in shown if isinstance(case.image, str)]
-        if here:
-            files[f"{name}.html"] = annotation_page(name, shown)
-    if sample:
-        files[f"{prefix}key.csv"] = csv_of([{name: row[name] for name in KEY} for row in sample])
-    return files, f"{len(reasons)} images are missing: {reasons[0]}" if reasons else ""
+    """The folder of cases; and why images are missing, if they are."""
+    if not sample:
+        return {}, ""
+    image, reasons, cases, keyed = images(run), [], [], []
+    for row in sorted(sample, key=lambda row: (row["set"], row["case"])):
+        found, place = image(row["item"]), (row["set"], row["case"])
+        reasons += [found] if isinstance(found, str) else []
+        uri = None if isinstance(found, str) else image_uri(found, LARGEST)
+        cases.append(Case(*place, row["question"], (row["A1"], row["A2"]), uri))
+        quality = _known(row["A1_quality"]), _known(row["A2_quality"])
+        keyed.append(KeyCase(*place, row["id"], (row["A1_scorer"], row["A2_scorer"]), quality))
+    picks = [Pick(one.name, one.title, one.color) for one in scorers]
+    about = {"model": run.model, "benchmark": title(run), "n": sample[0]["N"]}
+    files = folder_files(cases, keyed, *picks, **about)
+    missing = f"{len(reasons)} images are missing: {reasons[0]}" if reasons else ""
+    return {f"{prefix}cases/{name}": text for name, text in files.items()}, missing
 
 
-@in_style
+def _known(quality: float) -> float | None:
+    return None if np.isnan(quality) else quality
+
+
 def _figure(rows: list[dict[str, Any]], first: Scorer, second: Scorer) -> Any:
     """The automatic verdict over all disagreements, a bar per run; None without any verdict."""
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, list[list[float]]] = {}
     for row in rows:
         if has_verdict(row):
             name = f"{row['benchmark']}, {row['model']}"
-            groups.setdefault(name, []).append(row["verdict"])
-    if not groups:
-        return None
-    figure, axes = panels(1, 1, TWO_COLUMNS, height=0.36 * len(groups) + 0.8)
-    axis, left = axes[0, 0], np.zeros(len(groups))
-    names = [f"{name} (n={len(verdicts)})" for name, verdicts in groups.items()]
-    labels = (f"{first.title} better", "Tie", f"{second.title} better")
-    colors = (first.color, PALE, DARK if second.color == first.color else second.color)
-    for verdict, label, color in zip(VERDICTS, labels, colors, strict=True):
-        width = np.array([100 * np.mean([v == verdict for v in g]) for g in groups.values()])
-        bars = axis.barh(names, width, left=left, height=0.5, color=color, label=label)
-        words = [f"{w:.0f} %" if w >= 6 else "" for w in width]
-        ink = INK if verdict == "tie" else "white"
-        axis.bar_label(bars, words, label_type="center", fontsize=SMALL, color=ink)
-        left += width
-    for number, verdicts in enumerate(groups.values()):
-        _draw_interval(axis, number - 0.36, verdicts, VERDICTS[:1], colors[0])
-        _draw_interval(axis, number + 0.36, verdicts, VERDICTS[:2], colors[2])
-    axis.set(xlabel="per cent of the items where they differ", xlim=(0, 100))
-    axis.grid(visible=False)
-    axis.invert_yaxis()
-    figure.legend(loc="outside upper center", ncols=3)
-    return figure
-
-
-def _draw_interval(
-    axis: Any, y: float, verdicts: list[str], inside: Sequence[str], color: str
-) -> None:
-    """The interval of the share of some verdicts, which are drawn from the left."""
-    shares = 100 * np.array([verdict in inside for verdict in verdicts], dtype=np.float64)
-    low, high = interval(bootstrap_means(shares))
-    around = np.abs([[shares.mean() - low], [high - shares.mean()]])
-    axis.errorbar([shares.mean()], [y], xerr=around, fmt="|", color=color, elinewidth=1, capsize=2)
+            groups.setdefault(name, []).append([float(row["verdict"] == v) for v in VERDICTS])
+    bars = {f"{name} (n={len(counts)})": np.array(counts) for name, counts in groups.items()}
+    xlabel = "per cent of the items where they differ"
+    return verdict_bars(bars, first, second, xlabel) if bars else None

@@ -21,7 +21,6 @@ from strict_html import Page
 
 import lookback
 from lookback.pages import ENVIRONMENT, clean, data_uri, image_uri, images, render
-from lookback.pages.annotation import Comparison, annotation_page
 from lookback.pages.tokens import Case, Response, tokens_page
 
 NASTY = (
@@ -50,7 +49,6 @@ def pages(picture):
     response = Response(NASTY, [f" {NASTY}", NASTY], scores)
     return {
         "tokens": tokens_page([Case(NASTY, NASTY, picture, [response])] * 2),
-        "annotation": annotation_page(NASTY, [Comparison(NASTY, picture, NASTY, "x" * 300)] * 3),
     }
 
 
@@ -134,11 +132,10 @@ def test_the_images_of_a_run(tmp_path):
 
 
 def test_no_text_breaks_a_page(pages):
-    for name, text in pages.items():
+    for text in pages.values():
         assert text.encode("utf-8")
         page = Page(text)
-        scripts = [tag for tag, _ in page.elements].count("script")
-        assert scripts == (name == "annotation")
+        assert "script" not in {tag for tag, _ in page.elements}
         assert "window.bad" not in page.text("script")
         assert "window.bad" in page.text("h1") + page.text("h2")
         for tag, attributes in page.elements:
@@ -151,31 +148,10 @@ def test_no_text_breaks_a_page(pages):
 @given(st.lists(st.sampled_from(["a" * 499, "b" * 500, "&", " ", "\n", "<", "\U0001f600" * 1200])))
 def test_a_text_can_be_broken_everywhere_and_stays_the_same(parts):
     text = "".join(parts)
-    page = annotation_page("set", [Comparison(text, "no image", text, "short")])
-    shown = re.search(r'<b>A1</b><p dir="auto">(.*?)</p>', page, re.DOTALL)[1]
-    pieces = shown.split("<wbr>")
+    pieces = from_text("{{ x|breakable }}", x=text).split("<wbr>")
     assert unescape("".join(pieces)) == text
     assert max(len(run) for piece in pieces for run in re.split(r"\s", unescape(piece))) <= 500
     assert all(re.search(r"\S{500}$", unescape(piece)) for piece in pieces[:-1])
-
-
-@needs_chromium
-def test_the_direction_of_an_answer_is_found_once(browser, tmp_path):
-    """`unicode-bidi: plaintext` looks for it in every line, through all of the text."""
-    cases = [
-        Comparison("What?", "no image", "שלום", "hello"),
-        Comparison("שלום", "-", "😀" * 99, ""),
-    ]
-    path = tmp_path / "set.html"
-    path.write_text(annotation_page("set", cases), encoding="utf-8")
-    browser.get(path.as_uri())
-    styles = browser.execute_script(
-        """return [...document.querySelectorAll("body, body *")].map((one) => {
-             const style = getComputedStyle(one);
-             return [one.matches(".answer p"), style.direction, style.unicodeBidi]; });"""
-    )
-    assert [way for answer, way, _ in styles if answer] == ["rtl", "ltr", "ltr", "ltr"]
-    assert "plaintext" not in {bidi for *_, bidi in styles}
 
 
 @needs_chromium
@@ -200,28 +176,6 @@ def test_pages_fit_small_screens_and_go_dark(browser, pages, tmp_path):
         console, requests = logs(browser)
         assert console == []
         assert {url.partition(":")[0] for url in requests} == {"file", "data"}
-
-
-@needs_chromium
-def test_an_annotator_chooses_and_saves(browser, pages, tmp_path):
-    path = tmp_path / "set.html"
-    path.write_text(pages["annotation"], encoding="utf-8")
-    browser.get(path.as_uri())
-
-    def said():
-        return browser.execute_script("return document.getElementById('made').textContent")
-
-    assert said() == "0 of 3 chosen"
-    browser.execute_script("document.querySelector('[name=case-2][value=Tie]').click()")
-    assert said() == "1 of 3 chosen"
-    saved = browser.execute_async_script(
-        """const [done, made] = [arguments[0], URL.createObjectURL];
-           HTMLAnchorElement.prototype.click = () => {};
-           URL.createObjectURL = (blob) => { blob.text().then(done); return made(blob); };
-           document.getElementById("save").click();"""
-    )
-    choices = {"1": None, "2": "Tie", "3": None}
-    assert json.loads(saved) == {"set": SEEN, "choices": choices}
 
 
 def test_html_is_made_in_templates_alone():

@@ -1,17 +1,16 @@
-"""The sample for annotators: what is drawn, what they see, and what they do not see."""
+"""The sample for raters: what is drawn, what they see, and what they do not see."""
 
-import csv
-import io
-import re
-from html import unescape
+import json
 
 import pytest
 from changed_runs import change_rows, set_tokens
 from made_runs import make_run
 
+from lookback.annotation.cases import read_cases, read_key
 from lookback.runs.layout import RunError
 from lookback.studies import StudyError, get_study
 from lookback.studies.shared.cases import verdict_counts
+from lookback.studies.shared.tables import write
 
 STUDY = get_study("disagreements")
 
@@ -92,44 +91,30 @@ def test_the_table_counts_verdicts(run):
     ]
 
 
-def test_the_pages(run):
+def test_the_folder_of_cases(run, tmp_path):
     result = STUDY([run], {"cases": 8})
-    assert list(result.files) == ["set1.html", "set2.html", "key.csv"]
-    key = list(csv.DictReader(io.StringIO(result.files["key.csv"])))
-    for number in (1, 2):
-        page = result.files[f"set{number}.html"]
-        here = [row for row in result.rows if row["set"] == number]
-        answer = r'<div class="answer"><b>(A.)</b><p dir="auto">(.*?)</p></div>'
-        answers = re.findall(answer, page, re.DOTALL)
-        shown = [("A1", row["A1"]) for row in here], [("A2", row["A2"]) for row in here]
-        assert [(side, unescape(text)) for side, text in answers[::2]] == shown[0]
-        assert [(side, unescape(text)) for side, text in answers[1::2]] == shown[1]
-        assert page.count("data:image/png;base64,") == len(here) == 4  # scenes are drawn
-        assert page.count('type="radio"') == 3 * len(here)
-        assert page.count('value="Tie"') == len(here)
-        for secret in ("lookback", "LookBack", "self_certainty", "Self-Certainty", "quality"):
-            assert secret not in page.replace("lookback-", "")
-        assert "http" not in page  # needs nothing else
-        sides = [(row["A1_scorer"], row["A2_scorer"]) for row in here]
-        keyed = [row for row in key if row["set"] == str(number)]
-        assert [(row["A1_scorer"], row["A2_scorer"]) for row in keyed] == sides
-        assert [row["id"] for row in keyed] == [row["id"] for row in here]
-        assert [row["case"] for row in keyed] == ["1", "2", "3", "4"]
-
-
-def test_texts_cannot_break_a_page(tmp_path):
-    def evil(row):
-        set_tokens(row, [f"</div><script>alert({row['index']})</script>", ' "&amp;'])
-
-    def asked(row):
-        row["question"] = "<b>&?"
-
-    run = change_rows(make_run(tmp_path / "own", n=4), evil, asked)
-    page = STUDY([run], {"cases": 4}).files["set1.html"]
-    assert "<script>alert" not in page
-    assert "&lt;/div&gt;&lt;script&gt;alert(" in page
-    assert "&#34;&amp;amp;" in page
-    assert "&lt;b&gt;&amp;?" in page
+    assert list(result.files) == ["cases/cases.json", "cases/key.json"]
+    write("disagreements", result, tmp_path / "out")
+    folder = tmp_path / "out" / "disagreements-cases"
+    cases, key = read_cases(folder), read_key(folder)
+    drawn = {(row["set"], row["case"]): row for row in result.rows if row["set"]}
+    assert [case.place for case in cases.cases] == sorted(drawn) == list(key.cases)
+    assert (key.study, key.model, key.benchmark, key.n) == (
+        *(cases.study, run.model, "Scenes Caption", 6),
+    )
+    assert (key.first.name, key.first.title, key.second.title) == ("lookback", "LookBack", "SC")
+    for case in cases.cases:
+        row, line = drawn[case.place], key.cases[case.place]
+        assert (case.question, case.answers) == (row["question"], (row["A1"], row["A2"]))
+        assert case.image.startswith("data:image/png;base64,")  # scenes are drawn
+        assert (line.id, line.scorers) == (row["id"], (row["A1_scorer"], row["A2_scorer"]))
+        assert line.quality == (row["A1_quality"], row["A2_quality"])
+        item = run.ids.index(line.id)
+        texts = [c.text for c in run.candidates(item)]
+        for text, quality in zip(case.answers, line.quality, strict=True):
+            assert quality in {run.quality()[item][i] for i, t in enumerate(texts) if t == text}
+    for secret in ("ookback", "ookBack", "certainty", "quality", "scorer"):
+        assert secret not in result.files["cases/cases.json"]
 
 
 def test_several_runs_and_missing_images(tmp_path, monkeypatch):
@@ -137,13 +122,14 @@ def test_several_runs_and_missing_images(tmp_path, monkeypatch):
     runs = [make_run(tmp_path / name, name, n=4) for name in ("vqav2", "scenes-pairs")]
     result = STUDY(runs, {"cases": 4})
     assert {name for name in result.files if "vqav2" in name} == {
-        *("vqav2-set1.html", "vqav2-set2.html", "vqav2-key.csv")
+        *("vqav2-cases/cases.json", "vqav2-cases/key.json")
     }
-    assert "There is no image here" in result.files["vqav2-set1.html"]
+    seen = json.loads(result.files["vqav2-cases/cases.json"])["cases"]
+    assert [case["image"] for case in seen] == [None] * 4
     assert any("4 images are missing: vqav2 is read from files" in note for note in result.notes)
-    assert "base64" in result.files["scenes-pairs-set1.html"]
+    assert "base64" in result.files["scenes-pairs-cases/cases.json"]
     others = [make_run(tmp_path / f"m{i}", "vqav2", n=4, model=f"a/m{i}") for i in (1, 2)]
-    assert "a-m2-vqav2-key.csv" in STUDY(others, {"cases": 4}).files
+    assert "a-m2-vqav2-cases/key.json" in STUDY(others, {"cases": 4}).files
 
 
 def test_an_item_of_another_benchmark_has_no_image(tmp_path):
@@ -151,7 +137,7 @@ def test_an_item_of_another_benchmark_has_no_image(tmp_path):
         make_run(tmp_path / "own", n=4), item=lambda row: row.update(id=f"x{row['id']}")
     )
     result = STUDY([run], {"cases": 4})
-    assert "base64" not in result.files["set1.html"]
+    assert "base64" not in result.files["cases/cases.json"]
     assert any("where the run has x" in note for note in result.notes)
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import shutil
 
 import numpy as np
@@ -164,7 +165,8 @@ def test_no_verdict_at_all(nothing_known):
     assert {row["verdict"] for row in result.rows} == {"-"}
     assert all(line == ["-"] * 3 for line in cells(result.tables[0]).values())
     assert result.figure is None
-    assert "set1.html" in result.files  # people can still judge
+    key = json.loads(result.files["cases/key.json"])  # people can still judge
+    assert {quality for case in key["cases"] for quality in case["quality"]} == {None}
 
 
 def test_tokens_of_an_item_that_is_named(nothing_known):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 ALL = "all"
 """What commands call all studies; no study may have this name."""
+HUMAN = "human"
+"""What commands call the study of votes, `lookback.studies.human`: it is of no runs."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -44,7 +46,7 @@ class Result:
         tables: the paper's tables.
         figure: the paper's figure; None where there is none.
         notes: what a reader of the numbers should know, a sentence each.
-        files: further files by name.
+        files: further files by name; one may be in a folder, "folder/name".
     """
 
     rows: list[dict[str, Any]]
@@ -332,8 +334,9 @@ def study(
         needs_quality: whether it works on nothing but items whose responses' quality is known. It
             is then given those alone, and an error is raised before it if there are none.
     """
-    if name == ALL:
-        raise ValueError(f"a study cannot be named {ALL!r}: commands mean all studies by it")
+    if name in (ALL, HUMAN):
+        meant = {ALL: "all studies", HUMAN: "the study of votes"}[name]
+        raise ValueError(f"a study cannot be named {name!r}: commands mean {meant} by it")
 
     def register(function: F) -> F:
         about = (inspect.getdoc(function) or "").split("\n")[0]
@@ -379,6 +382,11 @@ STUDIES: Registry[Study] = Registry(
 def get_study(name: str) -> Study:
     """The study called `name`, its module loaded only now; an unknown name lists the known ones."""
     names = STUDIES.names()
+    if name == HUMAN:
+        raise ValueError(
+            "study 'human' is of votes, not of runs: `lookback study human VOTES`, or "
+            "lookback.studies.human.human(paths)"
+        )
     if name not in names:
-        raise ValueError(f"no study named {name!r}; there are: {', '.join(names)}, {ALL}")
+        raise ValueError(f"no study named {name!r}; there are: {', '.join(names)}, {HUMAN}, {ALL}")
     return STUDIES.get(name)

@@ -67,12 +67,14 @@ def sample_cases(
             "A2": texts[1 - swap][item],
         }
         row |= {"A1_scorer": (first, second)[swap], "A2_scorer": (second, first)[swap]}
-        ours, theirs = (float(quality[item, side[item]]) for side in sides)
-        found.append(row | {"verdict": _verdict(ours, theirs)})
+        both = [float(quality[item, side[item]]) for side in sides]
+        row |= {"A1_quality": both[swap], "A2_quality": both[1 - swap]}
+        found.append(row | {"verdict": verdict(*both)})
     return found
 
 
-def _verdict(first: float, second: float) -> str:
+def verdict(first: float, second: float) -> str:
+    """Whose quality is higher; `NO_VERDICT` if one is NaN."""
     if np.isnan(first) or np.isnan(second):
         return NO_VERDICT
     return VERDICTS[1 - int(np.sign(first - second))]

@@ -154,6 +154,7 @@ def write(name: str, result: Result, folder: str | AnyPath) -> list[AnyPath]:
     out.mkdir(parents=True, exist_ok=True)
     paths: list[AnyPath] = []
     for file, contents in files_of(name, result).items():
+        (out / file).parent.mkdir(parents=True, exist_ok=True)
         with replacing(out / file) as temporary:
             temporary.write_bytes(contents)
         paths.append(out / file)
@@ -180,6 +181,7 @@ def _md(text: str) -> str:
 _TEX = {
     "\\": r"\textbackslash{}",
     "α": r"$\alpha$",
+    "κ": r"$\kappa$",
     "λ": r"$\lambda$",
     "±": r"$\pm$",
     "→": r"$\rightarrow$",
@@ -191,4 +193,4 @@ _TEX = {
 
 
 def _tex(text: str) -> str:
-    return re.sub(r"[\\αλ±→≥−~^&%$#_{}]", lambda m: _TEX[m[0]], text.replace("\n", " "))
+    return re.sub(r"[\\ακλ±→≥−~^&%$#_{}]", lambda m: _TEX[m[0]], text.replace("\n", " "))

@@ -57,8 +57,12 @@ def test_all_of_the_package_are_registered_in_the_papers_order():
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match=r"no study named 'mian'; there are: main, .*tokens, all$"):
+    with pytest.raises(
+        ValueError, match=r"no study named 'mian'; there are: main, .*tokens, human, all$"
+    ):
         get_study("mian")
+    with pytest.raises(ValueError, match="study 'human' is of votes, not of runs"):
+        get_study("human")
 
 
 def test_a_plugin_is_listed_and_done(plugin, tmp_path, succeed):
@@ -100,8 +104,9 @@ def far(runs):
 
 
 def test_names_that_are_taken(own_studies):
-    with pytest.raises(ValueError, match="cannot be named 'all'"):
-        lookback.study("all")
+    for name in ("all", "human"):
+        with pytest.raises(ValueError, match=f"cannot be named '{name}'"):
+            lookback.study(name)
     with pytest.raises(ValueError, match="already a study named 'main'"):
         lookback.study("main")(far)
 

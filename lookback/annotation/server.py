@@ -1,0 +1,156 @@
+"""The server of `lookback annotate`: one page, three questions; Python's own http.server.
+
+POST enter {rater}                    -> {rater, set, study, cases, votes}
+POST vote  {rater, set, case, choice} -> {}, once the vote is on disk
+POST undo  {rater, set, case}         -> {}
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from lookback.annotation.page import served_page
+from lookback.annotation.votes import VoteFile
+
+MOST = 10_000
+"""Bytes of a request's body: a vote has about a hundred."""
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+class Server(ThreadingHTTPServer):
+    """A server that is ready to `serve_forever`.
+
+    Args:
+        votes: what it asks and keeps.
+        host, port: where; port 0 takes one that is free.
+
+    Raises:
+        OSError: it cannot have the port.
+    """
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, votes: VoteFile, host: str = LOCAL[0], port: int = 0) -> None:
+        self.votes, self.page = votes, served_page().encode()
+        try:
+            super().__init__((host, port), Handler)
+        except (OSError, OverflowError) as error:
+            raise OSError(f"cannot serve at {host}:{port} ({error}): give another --port") from None
+        self.local = host in LOCAL
+
+    @property
+    def url(self) -> str:
+        """The page's address."""
+        return f"http://{self.server_address[0]!s}:{self.server_address[1]}/"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Server
+    timeout = 60
+    server_version = "lookback"
+
+    def do_GET(self) -> None:
+        """The page; there is nothing else."""
+        if not self._named_well():
+            return
+        if self.path == "/":
+            self._send(HTTPStatus.OK, self.server.page, "text/html; charset=utf-8")
+        else:
+            self._refuse(HTTPStatus.NOT_FOUND, "There is only one page here: /")
+
+    def do_POST(self) -> None:
+        """One of the three questions; what is wrong with it becomes words for the rater."""
+        if not self._named_well():
+            return
+        answers = {"/enter": self._enter, "/vote": self._vote, "/undo": self._undo}
+        if self.path not in answers:
+            self._refuse(HTTPStatus.NOT_FOUND, f"no such question: {self.path[:60]}")
+            return
+        try:
+            reply = answers[self.path](self._body())
+        except PermissionError as error:
+            self._refuse(HTTPStatus.FORBIDDEN, str(error))
+        except (ValueError, RecursionError) as error:
+            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+        else:
+            self._send(HTTPStatus.OK, json.dumps(reply).encode())
+
+    def _enter(self, body: dict[str, Any]) -> dict[str, Any]:
+        votes = self.server.votes
+        rater, set_ = votes.enter(_text(body, "rater"))
+        return {
+            "rater": rater,
+            "set": set_,
+            "study": votes.cases.study,
+            "cases": [case.to_dict() for case in votes.cases.of(set_)],
+            "votes": [{"case": vote.case, "choice": vote.choice} for vote in votes.of(rater)],
+        }
+
+    def _vote(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.server.votes.put(*_place(body), _text(body, "choice"))
+        return {}
+
+    def _undo(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.server.votes.undo(*_place(body))
+        return {}
+
+    def _named_well(self) -> bool:
+        """Another site's page must not reach this server under a name of that site's own."""
+        name = self.headers.get("Host", "").rpartition(":")[0].strip("[]")
+        if self.server.local and name not in LOCAL:
+            self._refuse(HTTPStatus.FORBIDDEN, f"this server is not {name[:60]!r}")
+            return False
+        return True
+
+    def _body(self) -> dict[str, Any]:
+        # Of this kind, browsers send it for no page of another site.
+        if self.headers.get_content_type() != "application/json":
+            raise ValueError("send application/json")
+        size = self.headers.get("Content-Length", "")
+        if not (size.isascii() and size.isdecimal() and int(size[:9]) <= MOST):
+            raise ValueError(f"send a Content-Length of at most {MOST}")
+        found = json.loads(self.rfile.read(int(size)))
+        if not isinstance(found, dict):
+            raise ValueError("send a JSON object")
+        return found
+
+    def _refuse(self, status: HTTPStatus, words: str) -> None:
+        self._send(status, json.dumps({"error": words}).encode())
+
+    def _send(self, status: HTTPStatus, data: bytes, kind: str = "application/json") -> None:
+        self.send_response(status)
+        for name, value in (
+            ("Content-Type", kind),
+            ("Content-Length", str(len(data))),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        """No word on stderr: who votes when is nobody's business."""
+
+
+def _text(body: dict[str, Any], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {value!r:.40}: send text")
+    return value
+
+
+def _place(body: dict[str, Any]) -> tuple[str, int, int]:
+    numbers = []
+    for name in ("set", "case"):
+        value = body.get(name)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r:.40}: send a whole number")
+        numbers.append(value)
+    return _text(body, "rater"), numbers[0], numbers[1]

@@ -1,0 +1,156 @@
+"""The commands about studies: `study`, `studies`. Parse, call, print."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lookback.cli.app import AllowOutside, Json, RunFolders, Settings, app, settings_of
+from lookback.cli.terminal import (
+    console,
+    long_progress,
+    print_json,
+    printable,
+    say,
+    show_study,
+    show_table,
+)
+from lookback.storage import AnyPath, to_path
+
+if TYPE_CHECKING:
+    from lookback.studies import Result
+
+
+@app.command()
+def study(
+    name: Annotated[str, typer.Argument(help="One of `lookback studies`, or all.")],
+    runs: RunFolders,
+    out: Annotated[
+        str, typer.Option(metavar="PATH", help="Where tables and figures go.")
+    ] = "studies",
+    settings: Settings = None,
+    allow_outside: AllowOutside = False,
+    items: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="all: items per run in the report's browser; else all, up to about 40 MB."
+        ),
+    ] = None,
+    n: Annotated[
+        str | None,
+        typer.Option(
+            "--n",
+            metavar="N,N",
+            help="How many candidates to select from, e.g. 5,8; by default 5 and 25, or all that a "
+            "smaller run has.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The tidy table as JSON; of all, the findings.")
+    ] = False,
+) -> None:
+    """A table or figure of the paper from recorded runs; `all` writes all and one HTML report.
+
+    `human` is of votes: give folders that `lookback annotate` served, or files of votes.
+    """
+    from lookback.runs import open_runs
+    from lookback.studies import Runs, get_study
+    from lookback.studies.shared.base import ALL, HUMAN
+    from lookback.studies.shared.budgets import parse_budgets
+
+    if name == HUMAN:
+        if n is not None or settings or items is not None:
+            raise ValueError("study 'human' is of votes: it has no --n, --set or --items")
+        _votes(runs, to_path(out), as_json)
+        return
+    ns = None if n is None else parse_budgets(n)
+    given = Runs(open_runs(runs), ns=ns)
+    for one in given:
+        if one.manifest.status == "running":
+            say(f"{one.path} is not finished: the numbers are of a part (`lookback runs status`)")
+        elif one.manifest.status == "failed":
+            say(f"{one.path}: every item failed, see `lookback run`")
+        if not one.manifest.recorded:
+            say(f"{one.path} has format {one.manifest.format}: it cannot be verified")
+    if name == ALL:
+        _report(given, to_path(out), items, as_json)
+        return
+    _finish(name, lambda: get_study(name)(given, settings_of(settings)), to_path(out), as_json)
+
+
+def _votes(paths: list[str], out: AnyPath, as_json: bool) -> None:
+    """The one study that is of no runs."""
+    from lookback.studies.human import human
+    from lookback.studies.shared.base import HUMAN
+
+    _finish(HUMAN, lambda: human(paths), out, as_json)
+
+
+def _finish(name: str, work: Callable[[], Result], out: AnyPath, as_json: bool) -> None:
+    """Do a study, write its files, show what it found."""
+    from lookback.studies.shared.tables import write
+
+    with console(stderr=True).status(name):
+        result = work()
+        written = write(name, result, out)
+    if as_json:
+        print_json({"study": name, "rows": result.rows, "notes": result.notes})
+    else:
+        show_study(name, result, written)
+
+
+@app.command()
+def studies(as_json: Json = False) -> None:
+    """List the studies and what of the paper they reproduce."""
+    from lookback.studies import STUDIES, human
+    from lookback.studies.shared.base import HUMAN, Study
+
+    votes = Study(HUMAN, human.human, human.ABOUT, human.PAPER, "Human study", False)
+    known = [*STUDIES.all().values(), votes]
+    if as_json:
+        print_json(
+            [
+                {"name": s.name, "title": s.title, "paper": s.paper, "settings": s.params}
+                | {"needs_quality": s.needs_quality, "about": s.about}
+                for s in known
+            ]
+        )
+        return
+    columns = ("study", "in the paper", "settings", "what it shows")
+    show_table(columns, [(s.name, s.paper or "-", ", ".join(s.params), s.about) for s in known])
+
+
+def _report(given: Any, out: AnyPath, items: int | None, as_json: bool) -> None:
+    """Every study's files, and one page with all of them; then what they found."""
+    from lookback.report import report
+    from lookback.report.findings import find
+    from lookback.runs.layout import replacing
+    from lookback.studies import STUDIES
+    from lookback.studies.shared.tables import write
+
+    results: dict[str, Result | str] = {}
+    known = STUDIES.all()
+    with long_progress("studies", "studies") as bar:
+        for number, (name, one) in enumerate(known.items()):
+            bar(number, len(known))
+            try:
+                results[name] = result = one(given)
+                write(name, result, out)
+            except ValueError as error:  # what it needs is not in these runs
+                results[name] = str(error)
+                say(f"{name}: {error}")
+    page = out / "report.html"
+    with replacing(page) as temporary:
+        temporary.write_text(report(given, results, items), encoding="utf-8")
+    found = find(results)
+    if as_json:
+        missing = {name: one for name, one in results.items() if isinstance(one, str)}
+        told = [finding._asdict() for finding in found]
+        print_json({"report": str(page), "findings": told, "not_done": missing})
+        return
+    print(page)
+    for finding in found:
+        print(printable(finding.text))

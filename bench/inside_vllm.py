@@ -40,7 +40,7 @@ def tap_ratio(engine, questions, n, tokens, rounds):
     """Tokens per second with the tap, over those without; the best round of each."""
     client = engine.client
     prompts = [
-        client.run(engine._prompt(Conversation.of(picture(i), QUESTION), None))
+        client.run(engine.prompts.of(Conversation.of(picture(i), QUESTION), None))
         for i in range(questions)
     ]
 
@@ -100,7 +100,7 @@ def score_ways(engine, n, tokens, rounds):
     """Responses that are given: behind the prompt, as here, against the other two ways."""
     client = engine.client
     conversation = Conversation.of(picture(1), QUESTION)
-    prompt = client.run(engine._prompt(conversation, None))
+    prompt = client.run(engine.prompts.of(conversation, None))
     asking = Asking("", prompt.source, tokens, 1, 1.2, 0.9)
     plain = {"ignore_eos": True, "detokenize": False}
     drawn = client.run(client.ask(prompt.rendered, asking, n, max_tokens=tokens, **plain))

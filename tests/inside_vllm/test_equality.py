@@ -284,7 +284,7 @@ def test_requests_of_others_do_not_notice_the_tap(inside):
         return found[: len(work)]
 
     prompts = [
-        client.run(inside._prompt(Conversation.of(noise(i), "Describe the picture."), None))
+        client.run(inside.prompts.of(Conversation.of(noise(i), "Describe the picture."), None))
         for i in range(3)
     ]
 

@@ -52,18 +52,19 @@ def test_wrong_numbers_are_refused(inside, monkeypatch):
     """A tap that reads something else is found out by the comparison at loading."""
     from lookback.engines.vllm import check
 
-    real = inside.client.run
+    llm = inside.client.llm
+    real = llm.collective_rpc
 
-    def off(work):
-        found = real(work)
-        if isinstance(found, list) and found and isinstance(found[0], list):
+    async def off(method, **settings):
+        found = await real(method, **settings)
+        if method == "lookback_watch" and found[0] is not None:
             return [[(layer, tap + 1e-3, plain) for layer, tap, plain in one] for one in found]
         return found
 
-    check.refuse_wrong_numbers(inside)
-    monkeypatch.setattr(inside.client, "run", off)
+    inside.client.run(check.refuse_wrong_numbers(inside))
+    monkeypatch.setattr(llm, "collective_rpc", off)
     with pytest.raises(lookback.UnsupportedModelError, match="no numbers are better than wrong"):
-        check.refuse_wrong_numbers(inside)
+        inside.client.run(check.refuse_wrong_numbers(inside))
 
 
 def test_a_run_is_what_it_is_with_transformers(inside, embedded, tmp_path, monkeypatch):

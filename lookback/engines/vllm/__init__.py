@@ -70,12 +70,12 @@ def load(
     arguments = engine_arguments({"model": name} | own | hub | vllm_args)
     if processor is None or isinstance(processor, (str, os.PathLike)):
         processor = load_processor(find_folder(processor or name), **hub)
-    client = Client(arguments)
+    client = Client.start(arguments)
     try:
         engine = VllmEngine(
             client, processor, name=label or name, vllm=version, revision=revision, prompt=prompt
         )
-        refuse_wrong_numbers(engine)
+        client.run(refuse_wrong_numbers(engine))
     except BaseException:
         client.close()
         raise

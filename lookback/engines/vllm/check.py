@@ -25,13 +25,13 @@ TOKENS = 3
 SIGNALS_TOLERANCE = 1e-4
 
 
-def refuse_wrong_numbers(engine: VllmEngine) -> None:
+async def refuse_wrong_numbers(engine: VllmEngine) -> None:
     """Compare the tap with a plain computation, and candidates with themselves, scored.
 
     Raises:
         UnsupportedModelError: they differ.
     """
-    for found in (compare(engine), scored_again(engine)):
+    for found in (await compare(engine), await scored_again(engine)):
         if found.ok is False:
             raise UnsupportedModelError(
                 f"{engine.name}: what the tap reads in vLLM is not the attention of its layers "
@@ -40,21 +40,20 @@ def refuse_wrong_numbers(engine: VllmEngine) -> None:
             )
 
 
-def compare(engine: VllmEngine) -> Check:
+async def compare(engine: VllmEngine) -> Check:
     """The attention on the source in each layer, prompt and a few tokens: tap and plain."""
     what = "attention on the source, layer by layer, against a plain softmax of queries and keys"
     client = engine.client
     dtype = str(client.llm.model_config.dtype).removeprefix("torch.")
-    prompt = client.run(engine._prompt(Conversation.of(_picture(), "?"), None))
+    prompt = await engine.prompts.of(Conversation.of(_picture(), "?"), None)
     rendered = prompt.rendered | {"cache_salt": f"lookback-check-{perf_counter()}"}
     asking = Asking("", prompt.source, TOKENS, seed=0)
-    client.run(client.llm.collective_rpc("lookback_watch", args=(True,)))
+    await client.llm.collective_rpc("lookback_watch", args=(True,))
     try:
-        client.run(
-            client.ask(rendered, asking, max_tokens=TOKENS, ignore_eos=True, detokenize=False)
-        )
+        settings = {"max_tokens": TOKENS, "ignore_eos": True, "detokenize": False}
+        await client.ask(rendered, asking, **settings)
     finally:
-        seen = client.run(client.llm.collective_rpc("lookback_watch", args=(False,)))
+        seen = await client.llm.collective_rpc("lookback_watch", args=(False,))
     rows = np.array([row for worker in seen for row in worker])
     workers = client.workers
     if len(rows) < workers.layers * workers.count * TOKENS // workers.stages:
@@ -68,7 +67,7 @@ def check(engine: VllmEngine, progress: Progress | None = None) -> CheckReport:
     tell = progress or (lambda done, total: None)
     checks: list[Check] = []
     for number, one in enumerate((compare, scored_again, _marked), start=1):
-        checks.append(one(engine))
+        checks.append(engine.client.run(one(engine)))
         tell(number, 3)
     model = engine.client.llm.model_config
     dtype = str(model.dtype).removeprefix("torch.")
@@ -85,13 +84,13 @@ def check(engine: VllmEngine, progress: Progress | None = None) -> CheckReport:
     )
 
 
-def scored_again(engine: VllmEngine) -> Check:
+async def scored_again(engine: VllmEngine) -> Check:
     """What was drawn, together, has the same signals when it is given, each by itself."""
     what = "candidates that were drawn, scored again"
-    drawn = engine.sample(_picture(), "?", 4, seed=0, max_new_tokens=8).scorable()
+    drawn = (await engine.asample(_picture(), "?", 4, seed=0, max_new_tokens=8)).scorable()
     if not len(drawn):
         return Check(what, note="every candidate was empty")
-    again = engine.score(_picture(), "?", list(drawn))
+    again = await engine.ascore(_picture(), "?", list(drawn))
     found = {
         name: max(
             float(np.abs(getattr(a, name) - getattr(b, name)).max())
@@ -104,10 +103,10 @@ def scored_again(engine: VllmEngine) -> Check:
     return Check(what, found, max(found.values()) <= allowed)
 
 
-def _marked(engine: VllmEngine) -> Check:
+async def _marked(engine: VllmEngine) -> Check:
     """vLLM's places of the image are those of the image's tokens."""
     what = "the image's tokens, by vLLM's places and by their id"
-    prompt = engine.client.run(engine._prompt(Conversation.of(_picture(), "?"), None))
+    prompt = await engine.prompts.of(Conversation.of(_picture(), "?"), None)
     token = engine._prompter.media_tokens["image"]
     by_id = runs(np.array(prompt.ids) == token)
     same = by_id == prompt.source

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import threading
 import weakref
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -49,43 +49,64 @@ class Client:
     """An `AsyncLLM` with the tap in its workers.
 
     Args:
-        arguments: of vLLM's `AsyncEngineArgs`.
+        llm: vLLM's engine.
+        workers: its workers, and what their taps read.
+        loop: the event loop that it lives on.
 
     Attributes:
-        llm: vLLM's engine.
-        close: ends its processes; whoever lets go of the client ends them too.
-        workers: its workers, and what their taps read.
-
-    Raises:
-        UnsupportedModelError: the model's attention cannot be read.
+        close: ends its processes, if they are ours; whoever lets go of the client ends them too.
     """
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="lookback-vllm", daemon=True
-        )
-        self._thread.start()
-        try:
-            self.llm = self.run(self._start(arguments))
-        except BaseException:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            raise
-        self.close = weakref.finalize(self, _shut_down, self.llm, self._loop, self._thread)
-        installed = self.run(self.llm.collective_rpc("lookback_install"))
+    def __init__(self, llm: Any, workers: Workers, loop: asyncio.AbstractEventLoop) -> None:
+        self.llm, self.workers, self._loop = llm, workers, loop
+        self.close: Callable[[], Any] = lambda: None
+
+    @classmethod
+    async def around(cls, llm: Any) -> Client:
+        """Put the tap into the workers of an engine that lives on this event loop.
+
+        Raises:
+            UnsupportedModelError: the model's attention cannot be read.
+        """
+        installed = await llm.collective_rpc("lookback_install")
         for one in installed:
             if "error" in one:
-                self.close()
                 raise UnsupportedModelError(f"vLLM: {one['error']}")
-        stages = int(self.llm.vllm_config.parallel_config.pipeline_parallel_size)
-        self.workers = Workers.of(installed, stages)
+        stages = int(llm.vllm_config.parallel_config.pipeline_parallel_size)
+        return cls(llm, Workers.of(installed, stages), asyncio.get_running_loop())
 
-    async def _start(self, arguments: Mapping[str, Any]) -> Any:
+    @classmethod
+    def start(cls, arguments: Mapping[str, Any]) -> Client:
+        """Start an engine on a thread of its own.
+
+        Args:
+            arguments: of vLLM's `AsyncEngineArgs`.
+
+        Raises:
+            UnsupportedModelError: the model's attention cannot be read.
+        """
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
-        settings = AsyncEngineArgs(**arguments, worker_extension_cls=EXTENSION)
-        return AsyncLLM.from_engine_args(settings)
+        async def make() -> Any:
+            settings = AsyncEngineArgs(**arguments, worker_extension_cls=EXTENSION)
+            return AsyncLLM.from_engine_args(settings)
+
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name="lookback-vllm", daemon=True)
+        thread.start()
+        try:
+            llm = asyncio.run_coroutine_threadsafe(make(), loop).result()
+        except BaseException:
+            loop.call_soon_threadsafe(loop.stop)
+            raise
+        try:
+            client = asyncio.run_coroutine_threadsafe(cls.around(llm), loop).result()
+        except BaseException:
+            _shut_down(llm, loop, thread)
+            raise
+        client.close = weakref.finalize(client, _shut_down, llm, loop, thread)
+        return client
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something on the engine's thread; given up here, it is given up there."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,20 +23,19 @@ from lookback.engines.transformers.candidates import make_candidates, response_i
 from lookback.engines.transformers.continuations import Continuation, tokens_drawn
 from lookback.engines.transformers.logits import check_stats
 from lookback.engines.transformers.prompts import Prompter
-from lookback.engines.transformers.sources import source_mask
 from lookback.engines.transformers.stops import StopTexts
 from lookback.engines.transformers.support import fingerprint, first_end_tokens
-from lookback.engines.vllm.asking import Asking, runs
+from lookback.engines.vllm.asking import Asking
 from lookback.engines.vllm.client import Answer, Client
+from lookback.engines.vllm.flight import together
 from lookback.engines.vllm.gathering import VllmError
+from lookback.engines.vllm.prompting import Prompt, Prompts
 from lookback.engines.vllm.steered import draw_steered
 from lookback.families import family_of, image_token_id, video_token_id
 from lookback.signals import Candidate, Candidates
 from lookback.steering.pruning import pruning_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from lookback.conversations import Images, Messages, SourceLike
     from lookback.engines import Response
     from lookback.engines.checks import CheckReport
@@ -46,35 +43,8 @@ if TYPE_CHECKING:
     from lookback.videos import VideoLike
 
 PACKAGES = ("torch", "transformers", "tokenizers")
-IN_FLIGHT = 256
-"""Questions and responses that are handed to vLLM at a time: its scheduler does the rest."""
 OF_A_RUN = 32
 """Questions that a run has in flight unless it says otherwise."""
-
-
-EVERY_PICTURE = object()
-"""The source of requests that name none: all images and videos."""
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """A conversation as vLLM takes it.
-
-    Attributes:
-        rendered: what vLLM's renderer made.
-        ids: its tokens.
-        source: (start, end) of each run of tokens that are marked as the source.
-        blind: whether nothing is to be looked at.
-    """
-
-    rendered: dict[str, Any]
-    ids: list[int]
-    source: list[list[int]]
-    blind: bool
-
-    def followed_by(self, ids: Sequence[int]) -> dict[str, Any]:
-        """The same prompt with more tokens behind it."""
-        return self.rendered | {"prompt_token_ids": [*self.ids, *ids]}
 
 
 class VllmEngine(Engine):
@@ -86,6 +56,7 @@ class VllmEngine(Engine):
     Attributes:
         client: vLLM's engine.
         processor: the model's processor.
+        prompts: makes prompts of conversations.
         name: where it came from.
         family: its row in `lookback.families`.
     """
@@ -121,6 +92,7 @@ class VllmEngine(Engine):
             processor, self.family, image_token, video_token_id(self.config), prompt
         )
         self._prompter.check_can_ask()
+        self.prompts = Prompts(client, self._prompter)
         self._end_tokens = first_end_tokens(
             model.try_get_generation_config().get("eos_token_id"),
             self.config.get_text_config(decoder=True).eos_token_id,
@@ -211,9 +183,9 @@ class VllmEngine(Engine):
         by_layer: bool,
         rule: Pruning | None = None,
     ) -> Candidates:
-        prompt = await self._prompt(conversation, source)
+        prompt = await self.prompts.of(conversation, source)
         until = StopTexts(self._prompter, prompt.ids, draw.stop)
-        length = min(draw.max_new_tokens, self._room(prompt, 1))
+        length = min(draw.max_new_tokens, self.prompts.room(prompt, 1))
         asking = Asking(
             "",
             prompt.source,
@@ -266,7 +238,7 @@ class VllmEngine(Engine):
     ) -> list[Any]:
         """As the contract says: all of them in flight together."""
         work = (self.asample(**{**settings, **one}) for one in questions)
-        return self.client.run(_together(work, len(questions), return_exceptions, progress))
+        return self.client.run(together(work, len(questions), return_exceptions, progress))
 
     def score(
         self,
@@ -326,16 +298,16 @@ class VllmEngine(Engine):
         by_layer: bool,
         progress: Progress | None,
     ) -> Candidates:
-        prompt = await self._prompt(conversation, source)
+        prompt = await self.prompts.of(conversation, source)
         vocab = int(self.client.llm.model_config.get_vocab_size())
         ids = [
             response_ids(self._prompter, vocab, prompt.ids, i, one) for i, one in enumerate(given)
         ]
         end = self._end_tokens[:1] if keep_end else []
         whole = [[*one, *end] for one in ids]
-        self._room(prompt, max(map(len, whole)))
+        self.prompts.room(prompt, max(map(len, whole)))
         work = (self._read(prompt, one, by_layer) for one in whole)
-        found = await _together(work, len(whole), False, progress)
+        found = await together(work, len(whole), False, progress)
         texts = [one if isinstance(one, str) else None for one in given]
         return self._candidates(conversation, source, prompt.ids, found, texts)
 
@@ -383,7 +355,7 @@ class VllmEngine(Engine):
             self._sample(Conversation.of(**one, video=video), "none", draw, False, False)
             for one in asked
         )
-        found = self.client.run(_together(work, len(asked), False, None))
+        found = self.client.run(together(work, len(asked), False, None))
         return [self._plain(candidates) for candidates in found]
 
     def _plain(self, candidates: Candidates) -> str:
@@ -397,67 +369,6 @@ class VllmEngine(Engine):
         from lookback.engines.vllm.check import check
 
         return check(self, progress)
-
-    async def _prompt(self, conversation: Conversation, source: SourceLike) -> Prompt:
-        """A conversation as vLLM takes it, and where its source is."""
-        conversation.source(source)  # what is not there is said before any image is read
-        text = self._prompter.text(conversation)
-        media: dict[str, Any] = {}
-        if conversation.images:
-            media["image"] = conversation.images
-        if conversation.videos:
-            media["video"] = [np.stack([np.asarray(f) for f in one]) for one in conversation.videos]
-        add_special = self._prompter.adds_special(text)
-        rendered = await self.client.render(text, media, add_special)
-        ids = [int(token) for token in rendered["prompt_token_ids"]]
-        usual = runs(self._source(conversation, EVERY_PICTURE, rendered, ids))
-        spans = runs(self._source(conversation, source, rendered, ids))
-        if spans and spans != usual:
-            # Cached blocks keep the marks that they were made with: others are cached apart.
-            salt = hashlib.sha256(repr(spans).encode()).hexdigest()[:16]
-            rendered = rendered | {"cache_salt": f"lookback-{salt}"}
-        return Prompt(rendered, ids, spans or usual, not spans)
-
-    def _source(
-        self,
-        conversation: Conversation,
-        source: Any,
-        rendered: Mapping[str, Any],
-        ids: list[int],
-    ) -> NDArray[np.bool_]:
-        """Which tokens are the source, (P,): images and videos as vLLM placed them."""
-        chosen = None if source is EVERY_PICTURE else conversation.source(source)
-        if chosen is not None and chosen.texts:
-            return np.asarray(source_mask(self._prompter, conversation, ids, source))
-        mask = np.zeros(len(ids), dtype=np.bool_)
-        for kind in ("image", "video"):
-            numbers: Iterable[int] = range(len(conversation.parts(kind)))
-            if chosen is not None:
-                numbers = chosen.images if kind == "image" else chosen.videos
-            placed = rendered.get("mm_placeholders", {}).get(kind, [])
-            if len(placed) != len(conversation.parts(kind)):
-                raise UnsupportedModelError(
-                    f"vLLM placed {len(placed)} of {len(conversation.parts(kind))} {kind}s in the "
-                    "prompt: LookBack needs the vision tokens among the decoder's input ids"
-                )
-            for number in numbers:
-                for start, end in placed[number].extract_embeds_range():
-                    mask[start : end + 1] = True
-        return mask
-
-    def _room(self, prompt: Prompt, needed: int) -> int:
-        """How many tokens can follow a prompt.
-
-        Raises:
-            ValueError: fewer than are needed.
-        """
-        most = int(self.client.llm.model_config.max_model_len)
-        if len(prompt.ids) + needed > most:
-            raise ValueError(
-                f"prompt and response together have {len(prompt.ids) + needed} tokens, the model "
-                f"takes {most}"
-            )
-        return most - len(prompt.ids)
 
     def _checked(self, one: Continuation, prompt: Prompt) -> Continuation:
         """A continuation whose every number was seen; without a source there is nothing to see.
@@ -498,34 +409,6 @@ def _continuation(one: Answer, finish: str | None = None) -> Continuation:
         if one.finish == "stop":
             finish = "stop" if isinstance(one.stop, str) else "end"
     return Continuation(one.token_ids, one.signals, finish, one.by_layer)
-
-
-async def _together(
-    work: Any, total: int, return_exceptions: bool, progress: Progress | None
-) -> list[Any]:
-    """Results of coroutines in their order, so many of them in flight; the first error ends all."""
-    room, done = asyncio.Semaphore(IN_FLIGHT), 0
-
-    async def one(part: Coroutine[Any, Any, Any]) -> Any:
-        nonlocal done
-        async with room:
-            try:
-                found = await part
-            except Exception as error:
-                if not return_exceptions:
-                    raise
-                found = error
-        done += 1
-        if progress is not None:
-            progress(done, total)
-        return found
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(part)) for part in work]
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
 
 
 def _device() -> str:

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from lookback.engines.vllm.asking import EXTRA
 from lookback.engines.vllm.compat import check_version
 from lookback.engines.vllm.gathering import Workers
-from lookback.families import family_of
 from lookback.scores.formula import lookback_score
 from lookback.signals import SIGNALS
 
@@ -71,25 +70,32 @@ class Plugin:
         app.post(ROUTE, dependencies=[Depends(validate_json_request)])(chat)
 
     async def init_state(self, engine_client: Any, state: Any, args: Any) -> None:
-        """Put the tap into the workers.
+        """Put the tap into the workers, and compare what it reads with a plain computation.
 
         Raises:
-            RuntimeError: they have no extension of ours, or their attention cannot be read.
+            RuntimeError: they have no extension of ours.
+            UnsupportedModelError: their attention cannot be read, or differs.
         """
-        check_version()
+        from lookback.engines.transformers.loading import load_processor
+        from lookback.engines.vllm.check import refuse_wrong_numbers
+        from lookback.engines.vllm.client import Client
+        from lookback.engines.vllm.engine import VllmEngine
+
+        version = check_version()
         settings = engine_client.vllm_config
         if settings.parallel_config.worker_extension_cls == "":
             raise RuntimeError(
                 "VLLM_PLUGINS names lookback: start vllm serve with --worker-extension-cls "
                 "lookback.engines.vllm.worker.Extension too"
             )
-        installed = await engine_client.collective_rpc("lookback_install")
-        for one in installed:
-            if "error" in one:
-                raise RuntimeError(f"LookBack: {one['error']}")
-        stages = int(settings.parallel_config.pipeline_parallel_size)
-        family = family_of(settings.model_config.hf_config)
-        state.lookback = Numbers(engine_client, Workers.of(installed, stages), family.defaults)
+        model = settings.model_config
+        client = await Client.around(engine_client)
+        processor = load_processor(
+            str(model.tokenizer), revision=model.revision, trust_remote_code=model.trust_remote_code
+        )
+        engine = VllmEngine(client, processor, name=str(model.model), vllm=version)
+        await refuse_wrong_numbers(engine)
+        state.lookback = Numbers(engine_client, client.workers, engine.family.defaults)
 
 
 class Numbers:

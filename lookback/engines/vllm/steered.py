@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lookback.engines.sampling import Draw
     from lookback.engines.vllm.asking import Asking
     from lookback.engines.vllm.client import Answer, Client
-    from lookback.engines.vllm.engine import Prompt
+    from lookback.engines.vllm.prompting import Prompt
     from lookback.steering.pruning import Pruning
 
 

@@ -18,14 +18,15 @@ class Extension:
     model_runner: Any
 
     def lookback_install(self) -> dict[str, Any]:
-        """Put in the tap; what it reads."""
+        """Put in the tap, if it is not in already; what it reads."""
         from lookback.engines.vllm.tap import Tap, TapError, backend_name
 
-        try:
-            tap = Tap(self.model_runner)
-        except TapError as error:
-            return {"error": str(error)}
-        self._lookback_tap = tap
+        tap = getattr(self, "_lookback_tap", None)
+        if tap is None:
+            try:
+                tap = self._lookback_tap = Tap(self.model_runner)
+            except TapError as error:
+                return {"error": str(error)}
         return {
             "layers": len(tap.layers),
             "heads": tap.heads,

@@ -87,4 +87,4 @@ def test_ask_and_score_by_layer(toy, tmp_path):
 def test_an_unknown_engine_is_one_line(toy):
     code, _, err = toy("run", "--engine", "nope", "--benchmark", "scenes-vqa")
     assert code == 1
-    assert "no engine named 'nope'; there are: transformers, toy" in err
+    assert "no engine named 'nope'; there are: transformers, vllm, toy" in err

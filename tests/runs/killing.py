@@ -7,6 +7,7 @@ process that started this worker.
 
 import os
 import signal
+import threading
 
 from lookback.storage import RemotePath
 
@@ -23,7 +24,14 @@ def replace(*paths):
     if moment == "after" or not now:
         real(*paths)
     if now:
-        os.kill(os.getppid() if who == "parent" else os.getpid(), signal.SIGKILL)
+        kill()
+
+
+def kill():
+    """End whom it is about; a worker whose write is held back must not go on to the next one."""
+    os.kill(os.getppid() if who == "parent" else os.getpid(), signal.SIGKILL)
+    if moment == "before":
+        threading.Event().wait()  # it ends with its parent
 
 
 os.replace = replace
@@ -37,7 +45,7 @@ def write(path, data):
     if moment == "after" or not now:
         real_write(path, data)
     if now:
-        os.kill(os.getppid() if who == "parent" else os.getpid(), signal.SIGKILL)
+        kill()
 
 
 real_write, RemotePath.write_bytes = RemotePath.write_bytes, write

@@ -58,7 +58,10 @@ class Scorer:
         load_settings: what else `lookback.load` takes: device, dtype, ...
         scorer: who scores; any that `lookback scorers` lists.
         scorer_settings: its settings, e.g. alpha and lam; the family's by default.
-        n, temperature, top_p, max_new_tokens: of drawing, as for `sample`.
+        n: how many are drawn for a row without responses.
+        temperature: as for `Engine.sample`.
+        top_p: as for `Engine.sample`.
+        max_new_tokens: as for `Engine.sample`.
         seed: of drawing: a row with an `id` has a seed of its own, the one that a run with this
             seed gives an item of that id; a row without one is drawn with `seed` itself.
         source: what A_t is measured on, as for `sample`.

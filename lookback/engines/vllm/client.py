@@ -191,15 +191,16 @@ class Client:
 
 def _shut_down(llm: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     """End an engine and its thread."""
-    done = threading.Event()
 
-    def end() -> None:
+    async def end() -> None:
         llm.shutdown()
         llm.shutdown = lambda *_, **__: None  # its finalizer would do so again, in a dying process
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
         loop.stop()
-        done.set()
 
-    loop.call_soon_threadsafe(end)
-    done.wait(30)
+    asyncio.run_coroutine_threadsafe(end(), loop)
     if threading.current_thread() is not thread:
-        thread.join(5)
+        thread.join(30)

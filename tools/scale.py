@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, fields
 
+from lookback.runs.estimate import BYTES_A_TOKEN
 from lookback.runs.layout import SHARD
-from lookback.runs.start import BYTES_A_TOKEN
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,7 @@ def run(
 
 
 def _estimate(plan: Any, workers: int, job: Any, as_json: bool) -> None:
-    from lookback.runs.start import estimate
+    from lookback.runs.estimate import estimate
 
     with console(stderr=True).status("trying the first items"):
         found = estimate(plan, workers, job=job)

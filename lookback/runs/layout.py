@@ -223,6 +223,13 @@ class replacing:
         os.replace(self.temporary, self.path)
 
 
+def write_whole(path: AnyPath, data: bytes) -> None:
+    """Write a file, whole or not at all, and its folder if it is not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
 class Lock(Protocol):
     """The right to write to a run."""
 

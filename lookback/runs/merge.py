@@ -12,7 +12,7 @@ from dataclasses import replace
 from lookback.engines import Progress
 from lookback.reading import read_bytes
 from lookback.runs.jobs import Folders, read_folders
-from lookback.runs.layout import RunError, lock, remove_leftovers, replacing, shard_path
+from lookback.runs.layout import RunError, lock, remove_leftovers, shard_path, write_whole
 from lookback.runs.manifest import MANIFEST, Manifest
 from lookback.runs.records import Record, checksum_of, forget, read_record
 from lookback.runs.run import Run
@@ -123,17 +123,11 @@ def _copy_shard(source: AnyPath, out: AnyPath, shard: int, record: Record) -> No
                 f"{str(path)!r} is damaged (its sha256 is not that of what was written): run its "
                 "job again, then merge"
             )
-        _write(shard_path(out, table, shard), data)
+        write_whole(shard_path(out, table, shard), data)
     record.write(out, shard)
 
 
 def _copy_timings(source: AnyPath, out: AnyPath) -> None:
     for name in names_in(source / "timings"):
         if name.endswith(".json"):
-            _write(out / "timings" / name, read_bytes(source / "timings" / name))
-
-
-def _write(path: AnyPath, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        temporary.write_bytes(data)
+            write_whole(out / "timings" / name, read_bytes(source / "timings" / name))

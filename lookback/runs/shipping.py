@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from lookback.runs.layout import replacing, shard_path
+from lookback.runs.layout import shard_path, write_whole
 from lookback.runs.manifest import MANIFEST
 from lookback.runs.records import RECORDS, SAMPLED, read_record, record_path
 from lookback.storage import AnyPath
@@ -47,10 +47,7 @@ def pack_made(folder: AnyPath, shards: Iterable[int], given: Files) -> dict[str,
 def unpack(folder: AnyPath, files: Files) -> None:
     """Put files into a folder, each whole or not at all, and records after all else."""
     for name in sorted(files, key=lambda name: (name.startswith(f"{RECORDS}/"), name)):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary:
-            temporary.write_bytes(files[name])
+        write_whole(folder / name, files[name])
 
 
 def _record(shard: int) -> str:

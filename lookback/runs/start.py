@@ -1,13 +1,11 @@
-"""Begin a run, or go on with it; and say beforehand how long it will take."""
+"""Begin a run, or go on with it."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from lookback.benchmarks.base import LeavingOut
 from lookback.engines import Progress
@@ -31,7 +29,6 @@ from lookback.runs.run import Run
 from lookback.runs.verify import Problem, find_problems, read_records, refuse
 from lookback.runs.work import Worker
 from lookback.scores.base import get_scorer
-from lookback.signals import BY_LAYER
 from lookback.storage import AnyPath, RemotePath, each, to_path
 
 if TYPE_CHECKING:
@@ -39,8 +36,6 @@ if TYPE_CHECKING:
 
 SAID = 5
 """Lines left out that are told one by one."""
-BYTES_PER_SHARE = 4  # of each layer, with --by-layer
-BYTES_A_TOKEN = 21  # measured on sampled runs: 4 signals of 4 bytes, ids and words
 
 
 @dataclass(frozen=True)
@@ -60,25 +55,6 @@ class Summary:
     failed: list[tuple[str, str]]
     worked: int
     left_out: int = 0
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What a run will take, from its first items.
-
-    Attributes:
-        items: how many items it has.
-        tried: how many of them were tried.
-        seconds: for the whole run.
-        megabytes: on disk.
-        failed: how many of those tried failed.
-    """
-
-    items: int
-    tried: int
-    seconds: float
-    megabytes: float
-    failed: int
 
 
 def start(
@@ -108,7 +84,7 @@ def start(
     Raises:
         RunError: the folder holds another run, or another process is writing to it.
     """
-    _check_workers(workers)
+    check_workers(workers)
     whole = to_path(out)
     _check_shared(whole, workers)
     check_begin(whole, job)
@@ -145,59 +121,12 @@ def start(
             held.release()
 
 
-def estimate(plan: Plan, workers: int = 1, tries: int = 3, job: Job | None = None) -> Estimate:
-    """Try the first items without keeping anything; the very first only warms up."""
-    _check_workers(workers)
-    worker = Worker(plan, Path())
-    worker.load()
-    places = worker.places_in(worker.shards if job is None else job.share(worker.shards))
-    looked = len({*worker.places[: plan.look]}.intersection(places))
-    total, many = len(places), worker.in_flight
-    if total < 2:
-        raise RunError(f"there is nothing to estimate for {total} items: run it")
-    first, *others = places[: max(tries, many) + 1]
-    trials = _try(worker, [first])
-    began = time.perf_counter()
-    for i in range(0, len(others), many):
-        trials += _try(worker, others[i : i + many])
-    looking = sum(one.looking for one in trials[1:])
-    per_item = (time.perf_counter() - began - looking) / len(others)
-    seconds = (per_item * total + looking / len(others) * looked) / workers
-    bytes_per_token = BYTES_A_TOKEN + BYTES_PER_SHARE * max(one.layers for one in trials)
-    tokens = sum(one.tokens for one in trials) / len(trials)
-    failed = sum(one.failed for one in trials)
-    return Estimate(total, len(trials), seconds, tokens * total * bytes_per_token / 1e6, failed)
+def check_workers(workers: int) -> None:
+    """Refuse a number of workers with which nothing would be done.
 
-
-class _Trial(NamedTuple):
-    """What came of an item: its tokens, the layers they are kept of, seconds to look, a failure."""
-
-    tokens: int
-    layers: int
-    looking: float
-    failed: bool
-
-
-def _try(worker: Worker, places: Sequence[int]) -> list[_Trial]:
-    """Do all that a run does with some items, and keep nothing."""
-    trials = []
-    for answer in worker.sample(places):
-        place, candidates, looking = answer.head["item"], answer.candidates, 0.0
-        rows = worker.rows(place, candidates)
-        if candidates:
-            for name in worker.plan.scorers:
-                worker.score(name, place, candidates)
-        if candidates and worker.plan.look:
-            before = time.perf_counter()
-            worker.look(place, candidates)
-            looking = time.perf_counter() - before
-        depths = (len(row[BY_LAYER][0]) for row in rows if row.get(BY_LAYER))
-        tokens = sum(row["length"] for row in rows)
-        trials.append(_Trial(tokens, next(depths, 0), looking, answer.head["error"] is not None))
-    return trials
-
-
-def _check_workers(workers: int) -> None:
+    Raises:
+        RunError: it is none.
+    """
     if workers < 1:
         raise RunError(f"workers = {workers}: must be at least 1")
 

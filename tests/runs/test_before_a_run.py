@@ -9,10 +9,11 @@ from toy_engine import ToyEngine
 from lookback.benchmarks.base import BENCHMARKS, Item, benchmark
 from lookback.benchmarks.metrics import MeanOfScores
 from lookback.runs import Run
+from lookback.runs.estimate import estimate
 from lookback.runs.layout import LOCK, TEMPORARY, RunError
 from lookback.runs.manifest import Manifest
 from lookback.runs.plan import Plan
-from lookback.runs.start import estimate, start
+from lookback.runs.start import start
 from lookback.studies import get_study
 
 RUN = ("run", "--benchmark", "scenes-vqa", "--limit", 3, "-n", 2, "--out", "run")

@@ -7,8 +7,9 @@ from toy_engine import ToyEngine
 from lookback.benchmarks.base import Item, get_benchmark
 from lookback.engines import Engine
 from lookback.runs import Run
+from lookback.runs.estimate import estimate
 from lookback.runs.plan import Plan
-from lookback.runs.start import estimate, start
+from lookback.runs.start import start
 
 ITEMS = 35
 

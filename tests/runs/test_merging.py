@@ -1,10 +1,10 @@
 """`runs merge` and `runs status`: one plain run of what jobs made, and what is still to be made."""
 
 import json
-import os
 from dataclasses import replace
 
 import pytest
+from interrupting import interrupted
 from made_runs import change_manifest, make_run
 from test_formats import downgrade
 from test_jobs import plan, work
@@ -80,25 +80,12 @@ def test_merging_again_does_nothing_and_mends_damage(jobs, tmp_path, command):
 
 
 def test_wherever_a_merge_is_interrupted_it_ends_with_the_same_bytes(jobs, tmp_path, monkeypatch):
-    real = os.replace
     writes = 2 + 3 * (4 + 1) + 9  # the manifest twice, tables and records, timings
     for stop in range(writes):
         for after in (False, True):
             folder = tmp_path / f"{stop}-{after}"
-            count = iter(range(10**6))
-
-            def failing(*paths, count=count, stop=stop, after=after):
-                now = next(count) == stop
-                if now and not after:
-                    raise KeyboardInterrupt
-                real(*paths)
-                if now:
-                    raise KeyboardInterrupt
-
-            monkeypatch.setattr(os, "replace", failing)
-            with pytest.raises(KeyboardInterrupt):
+            with interrupted(monkeypatch, stop, after):
                 merge(jobs, folder)
-            monkeypatch.setattr(os, "replace", real)
             if (folder / MANIFEST).exists() and (stop, after) != (writes - 1, True):
                 assert not Run(folder).finished
                 assert verify(folder).problems == []

@@ -2,22 +2,23 @@
 
 import errno
 import json
-import os
 import shutil
 import subprocess
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from interrupting import interrupted
 from toy_engine import ToyEngine
 
 from lookback.benchmarks.base import Item, get_benchmark
 from lookback.runs import Run, layout
+from lookback.runs.estimate import estimate
 from lookback.runs.layout import RunError
 from lookback.runs.plan import Plan
 from lookback.runs.records import forget
 from lookback.runs.sources import Questions, item_seed
-from lookback.runs.start import estimate, start
+from lookback.runs.start import start
 from lookback.runs.verify import verify
 
 ITEMS = 23
@@ -79,25 +80,12 @@ def test_wherever_it_is_interrupted_it_ends_with_the_same_bytes(tmp_path, monkey
     start(plan(**settings), tmp_path / "whole")
     whole = results(tmp_path / "whole")
     assert len(whole) == 2 * 3
-    real = os.replace
     writes = 2 + len(whole) + 4 + 4  # manifest twice, results, timings, records
     for stop in range(writes):
         for after in (False, True):
             folder = tmp_path / f"{stop}-{after}"
-            count = iter(range(10**6))
-
-            def failing(*paths, count=count, stop=stop, after=after):
-                now = next(count) == stop
-                if now and not after:
-                    raise KeyboardInterrupt
-                real(*paths)
-                if now:
-                    raise KeyboardInterrupt
-
-            monkeypatch.setattr(os, "replace", failing)
-            with pytest.raises(KeyboardInterrupt):
+            with interrupted(monkeypatch, stop, after):
                 start(plan(**settings), folder)
-            monkeypatch.setattr(os, "replace", real)
             if (folder / "manifest.json").exists() and stop < writes - 1:
                 part = Run(folder)  # what is there can be read, whole shards of it
                 assert not part.finished

@@ -18,11 +18,12 @@ from lookback.engines import AbilityError
 from lookback.look import Look, Picture
 from lookback.rounding import BITS, rounded
 from lookback.runs import Run
+from lookback.runs.estimate import estimate
 from lookback.runs.layout import RunError
 from lookback.runs.looks import find_picks, look_row, read_look
 from lookback.runs.plan import Plan
 from lookback.runs.sources import NOTHING
-from lookback.runs.start import estimate, start
+from lookback.runs.start import start
 from lookback.runs.verify import verify
 
 LIMIT, LOOK = 23, 12

@@ -12,11 +12,12 @@ from lookback.benchmarks.base import get_benchmark
 from lookback.benchmarks.scenes.vqa import ScenesVQA
 from lookback.runs import Run
 from lookback.runs import run as reading
+from lookback.runs.estimate import BYTES_A_TOKEN, estimate
 from lookback.runs.layout import RunError, shard_path
 from lookback.runs.manifest import Manifest
 from lookback.runs.plan import Plan
 from lookback.runs.sources import item_seed
-from lookback.runs.start import BYTES_A_TOKEN, estimate, start
+from lookback.runs.start import start
 from lookback.scores.base import SCORERS, get_scorer
 from lookback.signals import SIGNALS
 

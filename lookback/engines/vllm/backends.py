@@ -194,14 +194,30 @@ class _Paged:
             self._indicator[key] = kv_cache.new_zeros(blocks, size, heads, twice // 2)
         return self._indicator[key]
 
-    @staticmethod
-    def _keys(kv_cache: Tensor) -> Tensor:
-        keys: Tensor = kv_cache.transpose(1, 2)[..., : kv_cache.shape[-1] // 2]
-        return keys
+    def _arguments(
+        self, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any, tail: Tail
+    ) -> dict[str, Any]:
+        """What both functions take, by the same names."""
+        impl = layer.impl
+        return {
+            "q": query,
+            "k": kv_cache.transpose(1, 2)[..., : kv_cache.shape[-1] // 2],
+            "v": self._values(kv_cache),
+            "out": torch.empty_like(query),
+            "cu_seqlens_q": tail.starts,
+            "max_seqlen_q": tail.longest,
+            "seqused_k": tail.lengths_of(metadata),
+            "max_seqlen_k": metadata.max_seq_len,
+            "softmax_scale": impl.scale,
+            "causal": tail.causal_of(metadata),
+            "alibi_slopes": impl.alibi_slopes,
+            "block_table": tail.table_of(metadata),
+            "softcap": impl.logits_soft_cap,
+        }
 
 
 class FlashAttention(_Paged):
-    """`FLASH_ATTN`, by its documented cache layout. Not run by the project's tests: no GPU."""
+    """`FLASH_ATTN`, by its documented layout and function: never run, as no GPU was to be had."""
 
     def attend(
         self, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any, tail: Tail
@@ -210,30 +226,19 @@ class FlashAttention(_Paged):
         from vllm.v1.attention.backends.fa_utils import flash_attn_varlen_func
 
         impl = layer.impl
-        out = torch.empty_like(query)
+        arguments = self._arguments(layer, query, kv_cache, metadata, tail)
         flash_attn_varlen_func(
-            q=query,
-            k=self._keys(kv_cache),
-            v=self._values(kv_cache),
-            out=out,
-            cu_seqlens_q=tail.starts,
-            max_seqlen_q=tail.longest,
-            seqused_k=tail.lengths_of(metadata),
-            max_seqlen_k=metadata.max_seq_len,
-            softmax_scale=impl.scale,
-            causal=tail.causal_of(metadata),
-            alibi_slopes=impl.alibi_slopes,
+            **arguments,
             window_size=None if impl.sliding_window is None else list(impl.sliding_window),
-            block_table=tail.table_of(metadata),
-            softcap=impl.logits_soft_cap,
             fa_version=impl.vllm_flash_attn_version,
             s_aux=impl.sinks,
         )
+        out: Tensor = arguments["out"]
         return out
 
 
 class Triton(_Paged):
-    """`TRITON_ATTN`, by its documented cache layout. Not run by the project's tests: no GPU."""
+    """`TRITON_ATTN`. Tests run its kernel in Triton's interpreter; it was never run on a GPU."""
 
     def attend(
         self, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any, tail: Tail
@@ -242,29 +247,18 @@ class Triton(_Paged):
         from vllm.v1.attention.ops.triton_unified_attention import unified_attention
 
         impl = layer.impl
-        out = torch.empty_like(query)
-        ones = (len(tail.starts) - 1, impl.num_kv_heads)
+        arguments = self._arguments(layer, query, kv_cache, metadata, tail)
+        ones = query.new_ones(len(tail.starts) - 1, impl.num_kv_heads, dtype=torch.float32)
         unified_attention(
-            q=query,
-            k=self._keys(kv_cache),
-            v=self._values(kv_cache),
-            out=out,
-            cu_seqlens_q=tail.starts,
-            max_seqlen_q=tail.longest,
-            seqused_k=tail.lengths_of(metadata),
-            max_seqlen_k=metadata.max_seq_len,
-            softmax_scale=impl.scale,
-            causal=tail.causal_of(metadata),
-            alibi_slopes=impl.alibi_slopes,
-            use_alibi_sqrt=impl.use_alibi_sqrt,
+            **arguments,
             window_size=impl.sliding_window,
-            block_table=tail.table_of(metadata),
-            softcap=impl.logits_soft_cap,
+            use_alibi_sqrt=impl.use_alibi_sqrt,
             q_descale=None,
-            k_descale=query.new_ones(ones, dtype=torch.float32),
-            v_descale=query.new_ones(ones, dtype=torch.float32),
+            k_descale=ones,
+            v_descale=ones,
             sinks=impl.sinks,
         )
+        out: Tensor = arguments["out"]
         return out
 
 

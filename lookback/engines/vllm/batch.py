@@ -122,11 +122,11 @@ class Batch:
 
     def places(self, ends: NDArray[Any]) -> list[Place | None]:
         """Where the number of each request's last row goes; `ends`: behind it."""
-        found: list[Place | None] = []
-        for record, place in zip(self.records, (ends - 1 - self.firsts).tolist(), strict=True):
-            fits = record is not None and 0 <= place < len(record.stats)
-            found.append((record, place) if fits else None)  # type: ignore[arg-type]
-        return found
+        tokens = (ends - 1 - self.firsts).tolist()
+        return [
+            None if record is None else record.at(token)
+            for record, token in zip(self.records, tokens, strict=True)
+        ]
 
 
 def _drawing(

@@ -307,7 +307,7 @@ class VllmEngine(Engine):
         whole = [[*one, *end] for one in ids]
         self.prompts.room(prompt, max(map(len, whole)))
         work = (self._read(prompt, one, by_layer) for one in whole)
-        found = await together(work, len(whole), False, progress)
+        found = await together(work, len(whole), progress=progress)
         texts = [one if isinstance(one, str) else None for one in given]
         return self._candidates(conversation, source, prompt.ids, found, texts)
 
@@ -355,7 +355,7 @@ class VllmEngine(Engine):
             self._sample(Conversation.of(**one, video=video), "none", draw, False, False)
             for one in asked
         )
-        found = self.client.run(together(work, len(asked), False, None))
+        found = self.client.run(together(work, len(asked)))
         return [self._plain(candidates) for candidates in found]
 
     def _plain(self, candidates: Candidates) -> str:

@@ -15,8 +15,8 @@ IN_FLIGHT = 256
 async def together(
     work: Iterable[Coroutine[Any, Any, Any]],
     total: int,
-    return_exceptions: bool,
-    progress: Progress | None,
+    return_exceptions: bool = False,
+    progress: Progress | None = None,
 ) -> list[Any]:
     """Results of coroutines in their order, so many of them in flight; the first error ends all."""
     room, done = asyncio.Semaphore(IN_FLIGHT), 0

@@ -41,6 +41,10 @@ class Record:
         shape = (length,) if layers is None else (length, layers)
         return cls(np.full(shape, np.nan, np.float32), np.full((length, 3), np.nan, np.float32))
 
+    def at(self, token: int) -> Place | None:
+        """The place of a token; None before the response begins, or beyond what is kept."""
+        return (self, token) if 0 <= token < len(self.stats) else None
+
 
 Place = tuple[Record, int]
 """Where a number goes: whose record, and which token of the response."""

@@ -7,7 +7,6 @@ go on where they were. So nothing is drawn that a checkpoint would have ended.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lookback.engines.transformers.continuations import Continuation, Drawn
+from lookback.engines.vllm.flight import together
 from lookback.signals import SIGNALS
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ async def draw_steered(
         work = [
             _segment(client, prompt, asking, i, drawn.ids[i], end - at, end_tokens) for i in alive
         ]
-        answers = await asyncio.gather(*work)
+        answers = await together(work, len(work))
         for i, one in zip(alive, answers, strict=True):
             signals[:, i, at : at + len(one.token_ids)] = _rows(one)
         if prompt.blind:

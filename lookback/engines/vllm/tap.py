@@ -273,8 +273,7 @@ def _all_rows(
         if one.given:
             tails[i] = max(1, ends[i] - max(begins[i], one.first))
         for at in range(ends[i] - tails[i], ends[i]):
-            fits = one.record is not None and 0 <= at - one.first < len(one.record.stats)
-            places.append((one.record, int(at) - one.first) if fits else None)  # type: ignore[arg-type]
+            places.append(None if one.record is None else one.record.at(int(at) - one.first))
     return tails, places
 
 

@@ -96,6 +96,45 @@ def tap_ratio(engine, questions, n, tokens, rounds):
         print(f"    {name:12} {rate:8.0f} tokens/s   on/{name}: {best['on'] / rate:.2f}")
 
 
+def shared_blocks(prompts, n, vision, own, heads=8, size=64, block=32):
+    """The second call of one layer: each candidate by itself, and what is shared asked once.
+
+    Prompts of `vision` tokens in whole blocks, of which the first is asked about twice.
+    """
+    import torch
+    from vllm import _custom_ops as ops
+    from vllm.v1.attention.backends.cpu_attn import _get_attn_isa
+
+    isa = _get_attn_isa(torch.float32, block, size, "auto")
+
+    def seconds(requests, rows, length, causal):
+        blocks = -(-length // block)
+        cache = torch.randn(requests * blocks + 1, heads, 2 * block, size)
+        keys, values = cache.chunk(2, dim=2)
+        starts = torch.arange(0, (requests + 1) * rows, rows, dtype=torch.int32)
+        lengths = torch.full((requests,), length, dtype=torch.int32)
+        table = torch.arange(1, len(cache), dtype=torch.int32).view(requests, blocks)
+        query = torch.randn(requests * rows, heads, size)
+        shape = (requests, heads, heads, size, lengths, torch.float32, starts, causal, -1, isa)
+        plan = ops.cpu_attn_get_scheduler_metadata(*shape, True)
+        before = (query, keys, values, torch.empty_like(query), starts, lengths, size**-0.5)
+        behind = (causal, None, -1, table, 0.0, plan, None)
+        best = float("inf")
+        for _ in range(10):
+            began = time.perf_counter()
+            ops.cpu_attention_with_kv_cache(*before, *behind)
+            best = min(best, time.perf_counter() - began)
+        return best
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    alone = seconds(prompts * n, 1, vision + own, True)
+    together = seconds(prompts * n, 1, block + own, True) + seconds(prompts, n, vision, False)
+    torch.set_num_threads(threads)
+    print(f"  second call of a layer, {prompts} prompts of {vision} tokens x {n} candidates:")
+    print(f"    alone {1e3 * alone:.1f} ms, shared blocks once {1e3 * together:.1f} ms")
+
+
 def score_ways(engine, n, tokens, rounds):
     """Responses that are given: behind the prompt, as here, against the other two ways."""
     client = engine.client
@@ -177,10 +216,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", choices=["embedded", "mid"])
+    parser.add_argument("--block-size", type=int, help="the embedded model's, e.g. vLLM's own 128")
     options = parser.parse_args()
     if options.only != "mid":
         print("embedded model, 6 layers")
-        engine = lookback.load(engine="vllm", max_num_seqs=128, quiet=True)
+        settings = {"block_size": options.block_size} if options.block_size else {}
+        engine = lookback.load(engine="vllm", max_num_seqs=128, quiet=True, **settings)
         tap_ratio(engine, 4, 25, 60, options.rounds)
         score_ways(engine, 25, 60, options.rounds)
         against_transformers(engine, lookback.load(quiet=True), (1, 8, 32), 25, 60)
@@ -191,6 +232,7 @@ def main():
             print("random LLaVA, 12 layers, 512 wide, 576 vision tokens")
             engine = lookback.load(folder, engine="vllm", max_num_seqs=128, quiet=True)
             tap_ratio(engine, 4, 25, 60, max(1, options.rounds // 2))
+            shared_blocks(4, 25, 576, 84)
             engine.close()
 
 

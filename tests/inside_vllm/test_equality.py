@@ -185,6 +185,21 @@ def test_the_worst_are_ended_early(inside, embedded, more):
     assert held(inside)[0]["responses"] == 0
 
 
+def test_blocks_that_are_taken_away_while_candidates_are_written(inside, embedded):
+    """All requests lose their blocks at once and are read again, in the same batch."""
+    asked = (noise(8), "Describe the picture.", 12)
+    settings = {"seed": 5, "max_new_tokens": 120}
+
+    async def ask():
+        task = asyncio.create_task(inside.asample(*asked, **settings))
+        for _ in range(3):
+            await asyncio.sleep(0.2)
+            await inside.client.llm.reset_prefix_cache(reset_running_requests=True)
+        return await task
+
+    equal(inside.client.run(ask()), embedded.sample(*asked, **settings))
+
+
 def test_what_does_not_fit_is_said(inside):
     with pytest.raises(ValueError, match="the model takes 512"):
         inside.score(noise(1), "What is there?", ["cup " * 600])
@@ -212,8 +227,8 @@ class TestInLittleRoom:
 
     def test_chunks_and_preemption(self, narrow, embedded):
         asked = [
-            {"image": noise(i), "question": "Describe the picture.", "n": 3, "seed": i}
-            for i in range(5)
+            {"image": noise(i % 4), "question": "Describe the picture.", "n": 3, "seed": i}
+            for i in range(5)  # the first picture twice: nothing of it is kept
         ]
         settings = {"max_new_tokens": 60}
         for together, one in zip(narrow.sample_many(asked, **settings), asked, strict=True):

@@ -7,12 +7,15 @@ from inside_vllm.test_equality import equal
 
 import lookback
 
-# Each engine takes a while to start; all of the zoo that vLLM can load was compared once
-# (docs/vllm.md).
 NAMES = ["qwen2_5_vl", "idefics3", "llava+gemma3_text"]
+# Each engine takes a while to start: these by `pytest -m zoo tests/inside_vllm`.
+MORE = [
+    *("llava_gqa", "llava_next", "llava_onevision", "qwen2_vl", "qwen3_vl", "internvl", "mistral3"),
+    *("llava+mistral", "llava+phi3", "llava+qwen3_moe"),
+]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *(pytest.param(n, marks=pytest.mark.zoo) for n in MORE)])
 def test_as_on_the_transformers_engine(name, tmp_path):
     save(name, tmp_path)
     plain = lookback.load(tmp_path, dtype="float32")

@@ -20,6 +20,7 @@ def interrupted(monkeypatch, stop, after):
         if now:
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(os, "replace", failing)
-        yield
+        with pytest.raises(KeyboardInterrupt):
+            yield

@@ -188,13 +188,22 @@ def unpadded(responses: Sequence[Sequence[int]], signals: Tensor) -> list[Contin
     check_signals(signals)
     host = signals.numpy()
     for response, log_prob in zip(responses, host[SIGNALS.index("log_prob")], strict=True):
-        for token, value in zip(response, log_prob.tolist(), strict=False):
-            if value == -math.inf:
-                raise ValueError(
-                    f"token id {token}: the model rules this token out, so a response with it has "
-                    "no probability"
-                )
+        refuse_ruled_out(response, log_prob)
     return [Continuation.of(response, host[:, i]) for i, response in enumerate(responses)]
+
+
+def refuse_ruled_out(response: Sequence[int], log_prob: NDArray[np.float32]) -> None:
+    """Refuse a response that is given with a token that has no probability.
+
+    Raises:
+        ValueError: the model rules a token out.
+    """
+    for token, value in zip(response, log_prob.tolist(), strict=False):
+        if value == -math.inf:
+            raise ValueError(
+                f"token id {token}: the model rules this token out, so a response with it has no "
+                "probability"
+            )
 
 
 def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

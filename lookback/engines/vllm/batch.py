@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from lookback.engines.transformers.logits import streams
 from lookback.engines.vllm.asking import Asking, mask_of
 from lookback.engines.vllm.ledger import Ledger, Place, Record
-
-if TYPE_CHECKING:
-    from lookback.engines.vllm.cascade import Groups
 
 
 @dataclass
@@ -104,7 +101,6 @@ class Batch:
         firsts: (B,), the row that predicts the first token of each response.
         given: whether any response is there already.
         wanted: whether anything is recorded of any.
-        groups: which of them share blocks; known once `grouped`.
         drawing: the rows that draw from streams of ours, by their settings, with their random
             numbers (rows, T).
     """
@@ -117,8 +113,6 @@ class Batch:
         self.wanted = any(one.record is not None for one in requests)
         self.records = [one.record for one in requests]
         self.drawing = _drawing(requests)
-        self.groups: Groups | None = None
-        self.grouped = False
 
     def places(self, ends: NDArray[Any]) -> list[Place | None]:
         """Where the number of each request's last row goes; `ends`: behind it."""

@@ -14,7 +14,7 @@ they tell Z_shared and Z_own in units of W. The mass on the source follows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookback.engines.vllm.backends import Backend, Tail
+
+if TYPE_CHECKING:
+    from lookback.engines.vllm.batch import Batch
 
 LEAST = 2
 """Blocks that must be shared: the anchor alone would gain nothing."""
@@ -86,6 +89,7 @@ class Cascade:
     """The two calls of one step, for every layer of it.
 
     Args:
+        batch: the requests.
         groups: who shares what; the step has one row for each request.
         table: of blocks, (B, blocks).
         lengths: of the requests, (B,).
@@ -94,10 +98,16 @@ class Cascade:
     """
 
     def __init__(
-        self, groups: Groups, table: Tensor, lengths: Tensor, size: int, before: Cascade | None
+        self,
+        batch: Batch,
+        groups: Groups,
+        table: Tensor,
+        lengths: Tensor,
+        size: int,
+        before: Cascade | None = None,
     ) -> None:
         device = table.device
-        self.groups = groups
+        self.batch, self.groups = batch, groups
         self.rows: Tensor
         self.shared: Tail
         shared = torch.from_numpy(groups.shared).to(device)

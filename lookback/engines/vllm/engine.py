@@ -20,7 +20,11 @@ from lookback.engines.contract import (
 )
 from lookback.engines.sampling import Draw, check_sampling, draw_of
 from lookback.engines.transformers.candidates import make_candidates, response_ids
-from lookback.engines.transformers.continuations import Continuation, tokens_drawn
+from lookback.engines.transformers.continuations import (
+    Continuation,
+    refuse_ruled_out,
+    tokens_drawn,
+)
 from lookback.engines.transformers.logits import check_stats
 from lookback.engines.transformers.prompts import Prompter
 from lookback.engines.transformers.stops import StopTexts
@@ -32,7 +36,7 @@ from lookback.engines.vllm.gathering import VllmError
 from lookback.engines.vllm.prompting import Prompt, Prompts
 from lookback.engines.vllm.steered import draw_steered
 from lookback.families import family_of, image_token_id, video_token_id
-from lookback.signals import Candidate, Candidates
+from lookback.signals import SIGNALS, Candidate, Candidates
 from lookback.steering.pruning import pruning_of
 
 if TYPE_CHECKING:
@@ -329,6 +333,7 @@ class VllmEngine(Engine):
             )
             if not np.isnan(answer.signals[:2]).any():
                 break
+        refuse_ruled_out(ids, answer.signals[SIGNALS.index("log_prob")])
         return self._checked(_continuation(answer, "given"), prompt)
 
     def generate(

@@ -15,8 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-MOST = 8192
-"""Responses that are kept for somebody to fetch; beyond, the oldest is forgotten."""
+MOST = 2**17
+"""Responses that are kept, written or not yet fetched; beyond, the oldest is forgotten.
+
+More than can be in flight: those of a request that is given up are dropped by name.
+"""
 EVERY = 32
 """Steps whose numbers may wait on the device."""
 Floats = NDArray[np.float32]

@@ -78,15 +78,15 @@ class Plugin:
         """
         from lookback.engines.transformers.loading import load_processor
         from lookback.engines.vllm.check import refuse_wrong_numbers
-        from lookback.engines.vllm.client import Client
+        from lookback.engines.vllm.client import EXTENSION, Client
         from lookback.engines.vllm.engine import VllmEngine
 
         version = check_version()
         settings = engine_client.vllm_config
-        if settings.parallel_config.worker_extension_cls == "":
+        if settings.parallel_config.worker_extension_cls != EXTENSION:
             raise RuntimeError(
                 "VLLM_PLUGINS names lookback: start vllm serve with --worker-extension-cls "
-                "lookback.engines.vllm.worker.Extension too"
+                f"{EXTENSION} too"
             )
         model = settings.model_config
         client = await Client.around(engine_client)

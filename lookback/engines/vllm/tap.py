@@ -166,8 +166,8 @@ class Tap:
             found = marks(step.source, step.positions, size)
             self.backend.write(layer, kv_cache, metadata, found)
             step.written[id(metadata)] = metadata
-            if step.wanted and self._can_cascade(step, kv_cache):
-                step.cascade = self._last = self._cascade(step, metadata, size)
+            can = step.wanted and self._can_cascade(step, kv_cache)
+            step.cascade = self._last = self._cascade(step, metadata, size) if can else None
         if step.wanted:
             rows = query[: len(step.source)] if step.tail.rows is None else query[step.tail.rows]
             found = self._share(step, layer, rows, kv_cache, metadata)
@@ -185,17 +185,21 @@ class Tap:
         return rows and self.cascades and kv_cache.dtype != torch.float16
 
     def _cascade(self, step: Step, metadata: Any, size: int) -> Cascade | None:
-        """How the rows that share blocks are asked about together; looked up when others come."""
-        batch = step.batch
-        if not batch.grouped:
-            batch.grouped = True
+        """How the rows that share blocks are asked about together.
+
+        Who shares which is looked up anew unless the step before was of the same batch and went
+        like this one: whatever was read in between may have got other blocks.
+        """
+        batch, before = step.batch, self._last
+        if before is None or before.batch is not batch:
+            before = None
             tables = self.runner.input_batch.block_table[0].block_table.np[: len(batch.names)]
-            batch.groups = Groups.of(tables, batch.prompts // size)
-        if batch.groups is None:
+            groups = Groups.of(tables, batch.prompts // size)
+        else:
+            groups = before.groups
+        if groups is None:
             return None
-        last = self._last
-        before = last if last is not None and last.groups is batch.groups else None
-        return Cascade(batch.groups, metadata.block_table, metadata.seq_lens, size, before)
+        return Cascade(batch, groups, metadata.block_table, metadata.seq_lens, size, before)
 
     def _share(
         self, step: Step, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any

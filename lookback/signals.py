@@ -29,10 +29,31 @@ SIGNALS = ("log_prob", "visual_lookback", "self_certainty", "entropy")
 """The per-token signals, in their order everywhere: in arrays, tables, files and pages."""
 PRUNED = "pruned"
 """The `finish` of a candidate that was ended because others were better: it is not complete."""
+WRITING = "writing"
+"""The `finish` of a candidate that is still being written: what a `Listener` hears."""
 TREE = ("parent", "forked_at")
 """What a candidate that is a fork of another has beside all this."""
 BY_LAYER = "by_layer"
 """What is kept beside them if it is asked for: A_t in each layer."""
+
+
+@dataclass(frozen=True, eq=False)
+class Top:
+    """The k likeliest tokens at each of T steps, the likeliest first.
+
+    Attributes:
+        token_ids: (T, k).
+        tokens: their texts, k for each step.
+        log_prob: (T, k), untempered.
+    """
+
+    token_ids: Ids
+    tokens: tuple[tuple[str, ...], ...]
+    log_prob: Floats
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "token_ids", _readonly(self.token_ids, np.int64))
+        object.__setattr__(self, "log_prob", _readonly(self.log_prob, np.float32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +72,7 @@ class Signals:
             over the layer's heads; None unless it was asked for. Where all layers have as many
             heads, the mean over layers is `visual_lookback`; where they do not, that is the mean
             weighted by heads.
+        top: the likeliest tokens of each step; None unless they were asked for. Not stored.
     """
 
     token_ids: Ids
@@ -60,6 +82,7 @@ class Signals:
     self_certainty: Floats
     entropy: Floats
     by_layer: Floats | None = None
+    top: Top | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "token_ids", _readonly(self.token_ids, np.int64))
@@ -79,6 +102,8 @@ class Signals:
                 raise ValueError(f"{name}[{t}] = {values[t]}: not a finite number")
         if self.by_layer is not None:
             object.__setattr__(self, "by_layer", _shares(self.by_layer, len(self.token_ids)))
+        if self.top is not None and len(self.top.token_ids) != len(self.token_ids):
+            raise ValueError(f"top has {len(self.top.token_ids)} rows: one per token")
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -93,8 +118,8 @@ class Candidate:
         text: the response.
         signals: the record.
         finish: why it ended: "end" (the model's end-of-turn token), "stop" (a stop string),
-            "length" (the token limit), "pruned" (others were better, so it is not complete), or
-            "given" (the text came from elsewhere).
+            "length" (the token limit), "pruned" (others were better, so it is not complete),
+            "given" (the text came from elsewhere), or "writing" (it has not ended yet).
         score: set by `Candidates.rank` and `Candidates.best`; NaN for an empty or pruned response.
         parent: of a fork, the index of the candidate that it continues.
         forked_at: of a fork, how many of its tokens are that candidate's.
@@ -147,6 +172,11 @@ class Candidate:
     def by_layer(self) -> Floats | None:
         """(T, L), A_t of each token in each layer, if it was asked for."""
         return self.signals.by_layer
+
+    @property
+    def top(self) -> Top | None:
+        """The likeliest tokens of each step, if they were asked for."""
+        return self.signals.top
 
     def __repr__(self) -> str:
         score = "" if self.score is None else f", score={self.score:.4f}"

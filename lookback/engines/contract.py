@@ -17,6 +17,7 @@ from lookback.signals import Candidate, Candidates
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
     from lookback.engines.checks import CheckReport
+    from lookback.engines.listening import Listener
     from lookback.look import Look
     from lookback.steering import Watch
     from lookback.steering.pruning import Prune
@@ -28,7 +29,17 @@ Progress = Callable[[int, int], None]
 """Called with (done, total) while something long runs."""
 
 Ability = Literal[
-    "sample", "score", "knockout", "look", "generate", "check", "search", "by_layer", "prune"
+    "sample",
+    "score",
+    "knockout",
+    "look",
+    "generate",
+    "check",
+    "search",
+    "by_layer",
+    "prune",
+    "top_log_probs",
+    "listen",
 ]
 ABILITIES: dict[Ability, str] = {
     "sample": "draw candidates",
@@ -40,6 +51,8 @@ ABILITIES: dict[Ability, str] = {
     "search": "fork the best candidates while they are written (search)",
     "by_layer": "read A_t layer by layer (by_layer)",
     "prune": "end the worst candidates while they are written (prune)",
+    "top_log_probs": "keep the likeliest tokens of each step (top_log_probs)",
+    "listen": "tell of candidates while they are written (listen)",
 }
 """What an engine may be able to do, in words: its methods, and what they can be asked for."""
 
@@ -121,6 +134,8 @@ class Engine(Protocol):
         keep_end: bool = False,
         by_layer: bool = False,
         prune: Prune = None,
+        top_log_probs: int = 0,
+        listen: Listener | None = None,
         progress: Progress | None = None,
     ) -> Candidates:
         """Draw n candidates and record their signals on the way.
@@ -150,7 +165,12 @@ class Engine(Protocol):
                 [(16, 12), (32, 6)], or a `Pruning` with a scorer and settings of its own. Those
                 that end have `finish="pruned"`, no score, and the signals that they got; the others
                 are what they are without pruning. An engine without this ability refuses.
-            progress: called with (steps done, of at most so many).
+            top_log_probs: keep the so many likeliest tokens of each step with their untempered
+                log-probabilities, `candidate.top`; an engine without this ability refuses.
+            listen: hears the candidates while they are written, see `lookback.engines.listening`;
+                an engine without this ability refuses.
+            progress: called with (steps done, of at most so many). What it raises, or `listen`
+                does, ends the draw and is raised here.
         """
         refuse(self, "sample")
 

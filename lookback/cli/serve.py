@@ -143,10 +143,12 @@ def serve(
     """
     _need_extra()
     from lookback.engines.sampling import check_sampling
+    from lookback.scores.base import get_scorer
     from lookback.server.running import address, listen, make_server, start_log
     from lookback.server.settings import Defaults, Limits, Settings
 
     check_sampling(best_of, temperature, top_p, None, max_tokens, 0)
+    get_scorer(scorer)
     if best_of > most_best_of:
         raise ValueError(f"--best-of {best_of}: --most-best-of allows {most_best_of}")
     schedule = None if prune is None else parse_schedule(prune)

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
@@ -30,6 +30,7 @@ from lookback.server.desk import Desk
 from lookback.server.errors import ApiError, from_exception, invalid
 from lookback.server.guard import LOG, Guard
 from lookback.server.metrics import Metrics
+from lookback.server.reference import reference_page
 from lookback.server.schema import ChatRequest, LookRequest, Message, Ranking, ScoreRequest
 from lookback.server.serving import Serving
 from lookback.server.settings import Settings
@@ -104,9 +105,11 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
         desk.check_room()
         found = await serving.read(lambda: read_messages(messages))
         try:
-            check_conversation(found, source)
+            question = check_conversation(found, source)
         except ValueError as error:
             raise invalid(str(error), "messages") from None
+        if settings.log_text:
+            LOG.info("%s asks: %r", request.state.id, question)
         return found
 
     @app.post(
@@ -120,8 +123,6 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
         check_model(body.model)
         draw = ask_for_draw(engine, body, settings)
         messages = await read(request, body.messages, draw.ranked.source)
-        if settings.log_text:
-            LOG.info("%s asks: %s", request.state.id, messages[-1]["content"])
         begun = head(request, "chatcmpl")
         work = serving.work()
         if not body.stream:
@@ -220,6 +221,10 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
     async def prometheus() -> Response:
         text, kind = metrics.text()
         return Response(text, media_type=kind)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        return HTMLResponse(reference_page(app.openapi(), str(request.base_url).rstrip("/")))
 
     _answer_errors(app)
     paths: set[str] = set()

@@ -213,13 +213,18 @@ def read_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return turns
 
 
-def check_conversation(messages: Sequence[Mapping[str, Any]], source: Any) -> None:
+def check_conversation(messages: Sequence[Mapping[str, Any]], source: Any) -> str:
     """Let pass a conversation that can be answered, with the source that is asked for.
 
+    Returns:
+        What the user says last.
+
     Raises:
-        ValueError: it cannot be, or has no such source.
+        ValueError: it cannot be answered, or has no such source.
     """
-    Conversation.of(messages=messages).source(source)
+    conversation = Conversation.of(messages=messages)
+    conversation.source(source)
+    return conversation.question
 
 
 def _url(part: ImagePart) -> str:

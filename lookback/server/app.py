@@ -21,7 +21,7 @@ from lookback.server.asking import (
     ask_for_draw,
     ask_for_ranking,
     check_conversation,
-    check_images,
+    check_messages,
     check_response,
     check_responses,
     read_messages,
@@ -101,7 +101,7 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
 
     async def read(request: Request, messages: list[Message], source: Any) -> list[dict[str, Any]]:
         """The messages with their images, once all that can be checked at once was."""
-        check_images(messages, settings)
+        check_messages(messages, settings)
         desk.check_room()
         found = await serving.read(lambda: read_messages(messages))
         try:

@@ -156,12 +156,22 @@ def check_response(response: str | Sequence[int], limits: Limits, name: str) -> 
         raise invalid(f"{name} has {len(response)} {what}: at most {most} are allowed", name)
 
 
-def check_images(messages: Sequence[Message], settings: Settings) -> None:
-    """Let pass images that may be read here, and not too many.
+def check_messages(messages: Sequence[Message], settings: Settings) -> None:
+    """Let pass texts that are not too long, and images that may be read here, not too many.
 
     Raises:
-        ApiError: an address is of another kind, or there are too many.
+        ApiError: there is too much, or an address is of another kind.
     """
+    texts = [
+        text
+        for one in messages
+        for text in (
+            [one.content]
+            if isinstance(one.content, str)
+            else [part.text for part in one.content if not isinstance(part, ImagePart)]
+        )
+    ]
+    _at_most(sum(map(len, texts)), settings.limits.characters, "messages", "characters")
     addresses = [
         (f"messages[{i}].content[{k}].image_url", _url(part))
         for i, message in enumerate(messages)

@@ -48,6 +48,7 @@ def test_what_it_asks_for_by_default_is_checked(command):
         (["--prune", "third"], "--prune"),
         (["--engine", "nothing"], "nothing"),
         (["--scorer", "lokback"], "lokback"),
+        (["--scorer", "oracle"], "truth"),
     ):
         status, out, err = command("serve", "--port", "0", *options)
         assert status == 1, err

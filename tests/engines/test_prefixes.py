@@ -150,10 +150,17 @@ def test_several_images_and_a_marked_source(name):
 
 def test_a_source_in_the_question_goes_the_plain_way():
     lb = engine("llava")
-    plain = [score(lb, q, source="last-turn") for q in QUESTIONS]
+
+    def ask(question):
+        messages = chat(noise(1), question=question)
+        messages[-1]["content"][-1]["source"] = True
+        given = {"messages": messages, "source": ["image:0", "marked"]}
+        return lb.score(**given, responses=RESPONSES, by_layer=True)
+
+    plain = [ask(question) for question in QUESTIONS]
     kept = lb.keep_prefixes(8)
     for question, expected in zip(QUESTIONS, plain, strict=True):
-        same(score(lb, question, source="last-turn"), expected, 0)
+        same(ask(question), expected, 0)
     assert (kept.new, kept.continued) == (4, 0)
 
 

@@ -11,6 +11,7 @@ from engines.reference import QUESTION, noise
 from zoo import TOLERANCE, build
 
 import lookback
+from lookback.conversations import Conversation
 from lookback.engines.transformers import prefixes as prefixes_file
 from lookback.engines.transformers import stems
 from lookback.engines.transformers.prefixes import Prefixes, Prompt, size_of
@@ -49,6 +50,10 @@ def counting(lb):
         yield seen
     finally:
         hook.remove()
+
+
+def conversation(question=QUESTION):
+    return Conversation.of(noise(1), question)
 
 
 def same(found, expected, tolerance=TOLERANCE):
@@ -242,12 +247,6 @@ def test_no_more_is_kept_than_is_allowed():
             lb.keep_prefixes(**bad)
 
 
-def conversation():
-    from lookback.conversations import Conversation
-
-    return Conversation.of(noise(1), QUESTION)
-
-
 @pytest.mark.parametrize("part", ["keys", "values", "logits", "lookback", "order", "state"])
 def test_a_trial_that_differs_anywhere_is_lost(part, monkeypatch):
     lb = engine("qwen2_vl")
@@ -370,3 +369,22 @@ def test_nothing_is_kept_unless_asked():
     assert isinstance(lb.keep_prefixes(2), Prefixes)
     lb.keep_prefixes(0)
     assert lb._prefixes is None
+
+
+def test_positions_that_a_processor_gives_go_on():
+    """They jump behind the image: who counts from elsewhere is found out."""
+    lb = engine("llava")
+    plain, kept = lb._decoder, Prefixes(lb._decoder, [lb._decoder.image_token], 8)
+
+    def ask(prefill, question):
+        inputs, mask = lb._inputs(conversation(question))
+        places = torch.arange(len(mask)) + 7 * (mask.int().cumsum(0) == mask.sum())
+        prefix = prefill(inputs | {"position_ids": places[None]}, mask)
+        return prefix, plain.score(prefix, [[30, 31, 32, 33], [40, 41]], by_layer=True)
+
+    for question in QUESTIONS:
+        (_, expected), (prefix, found) = ask(plain.prefill, question), ask(kept.prefill, question)
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a.signals, b.signals, atol=1e-5, rtol=1e-4)
+        assert prefix.positions.tolist() == [[prefix.length + 7]]
+    assert (kept.new, kept.continued) == (2, 2)

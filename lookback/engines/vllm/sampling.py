@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from lookback.engines.vllm.prompting import Prompt
     from lookback.steering.pruning import Pruning
 
-PROGRESS_EVERY = 0.1
-"""Seconds from one call of `progress` to the next, where nobody listens."""
-
 
 @dataclass(frozen=True)
 class Question:
@@ -80,7 +77,7 @@ class Drawing:
         if calls is None:
             drawn = await work
         else:
-            every = PROGRESS_EVERY if self.wish.listen is None else self.wish.listen.every
+            every = 0.0 if self.wish.listen is None else self.wish.listen.every
             drawn = await tell_meanwhile(work, self.writing, self._tell, every)
         settings = asdict(self.draw)
         if rule is not None:

@@ -39,13 +39,13 @@ async def score(
     end = engine.end_tokens[:1] if keep_end else []
     whole = [[*one, *end] for one in ids]
     engine.prompts.room(prompt, max(map(len, whole)))
-    work = (_read(engine, prompt, one, by_layer) for one in whole)
+    work = (read(engine, prompt, one, by_layer) for one in whole)
     found = await together(work, len(whole), progress=progress)
     texts = [one if isinstance(one, str) else None for one in given]
     return make_candidates(engine, engine.prompter, conversation, source, prompt.ids, found, texts)
 
 
-async def _read(engine: VllmEngine, prompt: Prompt, ids: list[int], by_layer: bool) -> Continuation:
+async def read(engine: VllmEngine, prompt: Prompt, ids: list[int], by_layer: bool) -> Continuation:
     """The signals of one response: it is read as if it were a part of the prompt.
 
     Rows whose keys are cached already are not worked out: then it is read once more, without

@@ -28,7 +28,7 @@ import lookback
 from lookback.conversations import Conversation
 from lookback.engines.listening import Listener
 from lookback.engines.vllm.asking import Asking
-from lookback.engines.vllm.scoring import read
+from lookback.engines.vllm import scoring
 
 QUESTION = "Describe the picture."
 SIDE = 192
@@ -150,7 +150,7 @@ def score_ways(engine, n, tokens, rounds):
     responses = [one.token_ids for one in drawn]
 
     async def read():
-        await asyncio.gather(*(read(engine, prompt, ids, False) for ids in responses))
+        await asyncio.gather(*(scoring.read(engine, prompt, ids, False) for ids in responses))
 
     async def decode():
         # A decode that is forced to given tokens has the steps of one that draws them.

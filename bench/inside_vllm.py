@@ -27,8 +27,8 @@ from PIL import Image
 import lookback
 from lookback.conversations import Conversation
 from lookback.engines.listening import Listener
-from lookback.engines.vllm.asking import Asking
 from lookback.engines.vllm import scoring
+from lookback.engines.vllm.asking import Asking
 
 QUESTION = "Describe the picture."
 SIDE = 192

@@ -84,10 +84,10 @@ def test_candidates_are_told_and_one_goes_out_live(client, embedded):
 
 def test_who_goes_away_is_given_up_in_vllm(client, inside):
     body = asked("Describe the picture.", seed=1, max_tokens=400, temperature=2.0, top_p=1.0)
-    body["lookback"] = {"best_of": 25}
+    body["lookback"] = {"best_of": 64}
     for stream in (False, True):
         with pytest.raises((httpx.ReadTimeout, TimeoutError)):
-            client.post("/v1/chat/completions", json=body | {"stream": stream}, timeout=0.4)
+            client.post("/v1/chat/completions", json=body | {"stream": stream}, timeout=0.15)
     until(lambda: client.app.state.desk.at_work == 0)
     until(lambda: _held(inside) == 0)
 

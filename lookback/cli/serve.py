@@ -127,6 +127,15 @@ def serve(
     grace: Annotated[
         float, _limit("Seconds that requests have left when the server is to end.", min=0)
     ] = 30.0,
+    prefixes: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Prompts that are kept, so that another question about an image goes on from it; "
+            "vLLM has a cache of its own.",
+            rich_help_panel=DRAWN,
+        ),
+    ] = 8,
     name: Annotated[
         str | None,
         typer.Option(help="What requests call the model; by default --model.", show_default=False),
@@ -188,6 +197,7 @@ def serve(
         api_key=api_key,
         allow_urls=allow_urls,
         origins=tuple(cors or ()),
+        prefixes=prefixes,
         log_text=log_text,
         hosts=(*LOCAL, *(one.lower() for one in allow_host or ())) if host in LOCAL else None,
     )

@@ -74,7 +74,8 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
         settings: what it is told at its start.
     """
     desk = Desk(settings.limits.in_flight, settings.limits.queue)
-    metrics = Metrics(desk)
+    keep = getattr(engine, "keep_prefixes", None)
+    metrics = Metrics(desk, keep(settings.prefixes) if keep is not None else None)
     serving = Serving(engine, settings, desk, metrics)
     name = settings.name or engine.name
     app = FastAPI(

@@ -73,6 +73,8 @@ class Settings:
         api_key: what requests must bring; None for nothing.
         allow_urls: whether images may be named by public http(s) addresses.
         origins: pages of these origins may ask (CORS).
+        prefixes: prompts whose keys are kept for others about the same images, where the engine can
+            (`TransformersEngine.keep_prefixes`); vLLM has a cache of its own.
         log_text: whether questions stand in the log.
         hosts: the names that are answered to; None for any.
     """
@@ -83,5 +85,6 @@ class Settings:
     api_key: str | None = None
     allow_urls: bool = False
     origins: tuple[str, ...] = ()
+    prefixes: int = 0
     log_text: bool = False
     hosts: tuple[str, ...] | None = LOCAL

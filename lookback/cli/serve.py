@@ -207,7 +207,10 @@ def serve(
     server = make_server(make_app(lb, settings), settings)
     say(f"serving {name or lb.name}; OpenAI clients: base_url={address(bound)}/v1; Ctrl-C ends it")
     print(address(bound), flush=True)
-    server.run([bound])
+    try:
+        server.run([bound])
+    finally:
+        getattr(lb, "close", lambda: None)()  # vLLM has processes of its own
 
 
 def _need_extra() -> None:

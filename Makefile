@@ -83,6 +83,7 @@ pictures: $(VENV)/ready
 bench: $(VENV)/ready
 	$(BIN)/python bench/speed.py
 	$(BIN)/python bench/pruning.py
+	$(BIN)/python bench/prefixes.py
 	$(BIN)/python bench/operations.py
 	$(BIN)/python bench/memory.py
 	$(BIN)/python bench/formula.py

@@ -1,0 +1,82 @@
+/* A short tour: five steps, each beside the part of the page that it tells of. */
+
+const TOURED = "lookback-toured";
+
+/** `steps`: [{target, title, text, before}]; `before` is done when the step comes up. */
+function tourGuide(steps) {
+  let [at, back] = [null, null];
+  const tour = $("tour");
+
+  function place() {
+    if (at === null) return;
+    const target = $(steps[at].target);
+    const box = target.getBoundingClientRect();
+    const edge = 6;
+    Object.assign($("ring").style, {
+      left: `${Math.max(2, box.left - edge) + scrollX}px`, top: `${box.top - edge + scrollY}px`,
+      width: `${Math.min(box.width + 2 * edge, innerWidth - 4)}px`, height: `${box.height + 2 * edge}px`,
+    });
+    const own = tour.getBoundingClientRect();
+    const beside = box.right + own.width + 24 < innerWidth;
+    const before = !beside && box.left - own.width - 24 > 0;
+    const left = beside ? box.right + 16 : before ? box.left - own.width - 16 : Math.max(8, Math.min(box.left, innerWidth - own.width - 8));
+    let top = beside || before ? Math.max(16, box.top) : box.bottom + 14;
+    if (top + own.height > innerHeight - 8) top = beside || before ? innerHeight - own.height - 16 : Math.max(8, box.top - own.height - 14);
+    if (!beside && !before && top < 8 + box.height && top < box.bottom && top + own.height > box.top) top = innerHeight - own.height - 12;
+    Object.assign(tour.style, { left: `${left + scrollX}px`, top: `${top + scrollY}px` });
+  }
+
+  function show(step) {
+    at = step;
+    const { target, title, text, before } = steps[step];
+    before?.();
+    [tour.hidden, $("ring").hidden] = [false, false];
+    $("tour-place").textContent = `${step + 1} of ${steps.length}`;
+    $("tour-title").textContent = title;
+    $("tour-text").textContent = text;
+    $("tour-back").disabled = step === 0;
+    $("tour-next").textContent = step === steps.length - 1 ? "Done" : "Next";
+    $(target).scrollIntoView({ block: $(target).offsetHeight > 0.6 * innerHeight ? "start" : "center" });
+    place();
+    tour.focus({ preventScroll: true });
+  }
+
+  function end() {
+    if (at === null) return;
+    at = null;
+    [tour.hidden, $("ring").hidden] = [true, true];
+    back?.focus({ preventScroll: true });
+  }
+
+  const next = () => (at === steps.length - 1 ? end() : show(at + 1));
+  const previous = () => { if (at > 0) show(at - 1); };
+  function begin() {
+    remember();
+    back = document.activeElement;
+    show(0);
+  }
+
+  /** Where storage is closed the offer comes again: no harm. */
+  function remember() {
+    $("offer").hidden = true;
+    try { localStorage.setItem(TOURED, "yes"); } catch { /* closed */ }
+  }
+  const known = () => { try { return localStorage.getItem(TOURED) !== null; } catch { return false; } };
+
+  $("tour-next").addEventListener("click", next);
+  $("tour-back").addEventListener("click", previous);
+  $("tour-end").addEventListener("click", end);
+  tour.addEventListener("keydown", (event) => {
+    const does = { Escape: end, ArrowRight: next, ArrowLeft: previous }[event.key];
+    if (!does) return;
+    event.preventDefault();
+    event.stopPropagation();
+    does();
+  });
+  $("start-tour").addEventListener("click", begin);
+  $("take-tour").addEventListener("click", begin);
+  $("no-tour").addEventListener("click", remember);
+  addEventListener("resize", place);
+  new ResizeObserver(place).observe($("explorer"));
+  return { offer: () => { $("offer").hidden = known(); } };
+}

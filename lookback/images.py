@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     ImageLike = str | os.PathLike[str] | bytes | Image
 
-__all__ = ["ImageLike", "fetch", "load_image", "load_images"]
+__all__ = ["ImageLike", "fetch", "load_image", "load_images", "stored_image"]
 
 SHOWN = 40
 """Characters of a data URI that messages show."""
@@ -80,6 +80,20 @@ def load_image(image: ImageLike, policy: Policy | None = None) -> Image:
         raise ValueError(
             f"cannot read the image {name}: {one_line(error) or type(error).__name__}"
         ) from error
+
+
+def stored_image(address: str, policy: Policy | None = None) -> bytes:
+    """The bytes of a picture at a data URI or a URL, once its head was read; not decoded yet.
+
+    Raises:
+        ValueError: it is no picture, or one of too many bytes or pixels.
+    """
+    name, found = _name(address), _stored(address, policy)
+    if not isinstance(found, bytes):
+        raise ValueError(f"{name} is neither a data URI nor a URL")
+    width, height = _open(found, name).size
+    IMAGE_PIXELS.check(width * height, f"{name} ({width} x {height})")
+    return found
 
 
 def _stored(image: Any, policy: Policy | None) -> bytes | str | os.PathLike[str]:

@@ -52,8 +52,14 @@ class Top:
     log_prob: Floats
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "token_ids", _readonly(self.token_ids, np.int64))
-        object.__setattr__(self, "log_prob", _readonly(self.log_prob, np.float32))
+        shape = np.shape(self.token_ids)
+        if len(shape) != 2 or np.shape(self.log_prob) != shape:
+            raise ValueError(
+                f"likeliest tokens of the shape {shape}, their log p {np.shape(self.log_prob)}: "
+                "both must be (steps, tokens)"
+            )
+        object.__setattr__(self, "token_ids", _readonly(self.token_ids, np.int64, shape))
+        object.__setattr__(self, "log_prob", _readonly(self.log_prob, np.float32, shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -433,7 +439,7 @@ def _shares(values: Any, tokens: int) -> Floats:
     return array
 
 
-def _readonly(values: Any, dtype: type) -> NDArray[Any]:
-    array: NDArray[Any] = np.array(values, dtype=dtype).reshape(-1)
+def _readonly(values: Any, dtype: type, shape: Sequence[int] = (-1,)) -> NDArray[Any]:
+    array: NDArray[Any] = np.array(values, dtype=dtype).reshape(shape)
     array.setflags(write=False)
     return array

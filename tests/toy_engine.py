@@ -4,6 +4,7 @@ It keeps the contract of `lookback.engines` (tests/engines/contract.py) and regi
 that `lookback --plugin tests/toy_engine.py run --engine toy ...` works.
 """
 
+import time
 import zlib
 from dataclasses import fields, replace
 
@@ -13,9 +14,10 @@ import lookback
 from lookback.conversations import Conversation
 from lookback.engines import ABILITIES, Engine, Identity, check_sampling, require
 from lookback.engines.responses import check_one
+from lookback.engines.sampling import check_top
 from lookback.families import Family
 from lookback.look import Look, Picture
-from lookback.signals import PRUNED, SIGNALS, Asked, Candidate, Candidates, Signals
+from lookback.signals import PRUNED, SIGNALS, WRITING, Asked, Candidate, Candidates, Signals, Top
 from lookback.steering.pruning import pruned_at, pruning_of
 
 WORDS = (" red", " blue", " dog", " yes", " no", " two", " left", " cup")
@@ -55,10 +57,17 @@ class ToyEngine(Engine):
         keep_end=False,
         by_layer=False,
         prune=None,
+        top_log_probs=0,
+        listen=None,
         progress=None,
     ):
         if prune is not None:
             require(self, ["prune"], "prune=")
+        if top_log_probs:
+            require(self, ["top_log_probs"], "top_log_probs=")
+            check_top(top_log_probs, END + 1)
+        if listen is not None:
+            require(self, ["listen"], "listen=")
         rule = pruning_of(prune, n, self.family.defaults)
         conversation = Conversation.of(image, question, messages, video)
         settings = {"temperature": temperature, "top_p": top_p, "max_new_tokens": max_new_tokens}
@@ -74,8 +83,13 @@ class ToyEngine(Engine):
             drawn.append([*ids, END] if keep_end else ids)
             if progress:
                 progress(index + 1, n)
-        found = self._made(conversation, source, drawn, "end", settings, by_layer=by_layer)
-        return found if rule is None else _pruned(found, rule, keep_end)
+        found = self._made(
+            conversation, source, drawn, "end", settings, by_layer=by_layer, top=top_log_probs
+        )
+        found = found if rule is None else _pruned(found, rule, keep_end)
+        if listen is not None:
+            _tell(found, listen)
+        return found
 
     def score(
         self,
@@ -199,7 +213,9 @@ class ToyEngine(Engine):
                 raise ValueError(f"response {i}: token id {token} is outside the vocabulary")
         return [int(token) for token in ids]
 
-    def _made(self, conversation, source, drawn, finish, sampling, texts=None, by_layer=False):
+    def _made(
+        self, conversation, source, drawn, finish, sampling, texts=None, by_layer=False, top=0
+    ):
         if by_layer:
             require(self, ["by_layer"], "by_layer=True")
         seen = conversation.source(source)
@@ -223,6 +239,8 @@ class ToyEngine(Engine):
                 entropy=rng.exponential(size=len(ids)),
                 by_layer=layers if by_layer else None,
             )
+            if top:
+                signals = replace(signals, top=_top(signals, top))
             text = texts[index] if texts else None
             text = "".join(signals.tokens).removesuffix("<end>").strip() if text is None else text
             items.append(Candidate(index, text, signals, finish))
@@ -247,12 +265,41 @@ def _pruned(found, rule, keep_end):
     return replace(found, items=tuple(map(_cut, found, ends)), sampling=sampling)
 
 
-def _cut(candidate, length):
+def _cut(candidate, length, finish=PRUNED):
     if length is None:
         return candidate
     parts = {f.name: getattr(candidate.signals, f.name) for f in fields(Signals)}
-    short = Signals(**{k: None if v is None else v[:length] for k, v in parts.items()})
-    return replace(candidate, signals=short, text="".join(short.tokens).strip(), finish=PRUNED)
+    top = parts.pop("top")
+    if top is not None:
+        top = Top(top.token_ids[:length], top.tokens[:length], top.log_prob[:length])
+    short = Signals(**{k: None if v is None else v[:length] for k, v in parts.items()}, top=top)
+    text = "".join(short.tokens).removesuffix("<end>").strip()
+    return replace(candidate, signals=short, text=text, finish=finish)
+
+
+def _tell(found, listen):
+    """Tell of them word by word, and of all that changed at the end."""
+    told, at = {}, time.monotonic() + listen.every
+    for length in range(1, max(len(c.tokens) for c in found) + 1):
+        if time.monotonic() >= at:
+            new = [c if length > len(c.tokens) else _cut(c, length, WRITING) for c in found]
+            listen.hear([c for c in new if told.get(c.index) != (len(c.tokens), c.finish)])
+            told = {c.index: (len(c.tokens), c.finish) for c in new}
+            at = time.monotonic() + listen.every
+    listen.hear([c for c in found if told.get(c.index) != (len(c.tokens), c.finish)])
+
+
+def _top(signals, count):
+    """The word that was said has its own probability; all others share the rest by halves."""
+    rows = []
+    for token, log_prob in zip(signals.token_ids.tolist(), signals.log_prob, strict=True):
+        others = [i for i in range(END + 1) if i != token]
+        rest = np.log(-np.expm1(min(log_prob, -1e-6)) / 2 ** np.arange(1.0, len(others) + 1))
+        row = sorted([(-log_prob, token), *zip(-rest, others, strict=True)])[:count]
+        rows.append([(token, -value) for value, token in row])
+    ids = np.array([[token for token, _ in row] for row in rows], np.int64).reshape(-1, count)
+    log_prob = np.array([[value for _, value in row] for row in rows]).reshape(-1, count)
+    return Top(ids, [tuple((*WORDS, "<end>")[i] for i in row) for row in ids], log_prob)
 
 
 def _number(*parts):

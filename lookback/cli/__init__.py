@@ -14,6 +14,7 @@ import lookback.cli.kept_runs
 import lookback.cli.look
 import lookback.cli.models
 import lookback.cli.runs
+import lookback.cli.serve
 import lookback.cli.studies  # noqa: F401  (each adds its commands)
 from lookback.cli.app import app
 from lookback.cli.errors import report

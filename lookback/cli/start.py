@@ -47,11 +47,16 @@ class Start:
 
     def __call__(self, conversation: Conversation) -> Engine:
         """The model, and a line, once, if it does not know what it is to be shown."""
-        if self._loaded is None:
-            self._loaded = self._load()
-        if not self._noted and self._loaded.name == "embedded" and _photographs(conversation):
+        loaded = self.engine()
+        if not self._noted and loaded.name == "embedded" and _photographs(conversation):
             self._noted = True
             say(PHOTOGRAPH)
+        return loaded
+
+    def engine(self) -> Engine:
+        """The model."""
+        if self._loaded is None:
+            self._loaded = self._load()
         return self._loaded
 
     def _load(self) -> Engine:

@@ -12,6 +12,8 @@ MOST_CANDIDATES = 10_000
 MOST_NEW_TOKENS = 2**17
 MOST_TOKENS = 2**26
 """Of all candidates together: a random number is drawn for each beforehand, half a gigabyte."""
+MOST_TOP = 1000
+"""Likeliest tokens of each step; their log-probabilities are kept for every step that may come."""
 SEEDS = 2**64
 """A stream of random numbers has a key of 64 bits."""
 TEMPERATURES = (1e-6, 1e6)
@@ -49,6 +51,15 @@ def draw_of(
     stops = [stop] if isinstance(stop, str) else list(stop or [])
     seed = secrets.randbits(32) if seed is None else seed
     return Draw(n, temperature, top_p, top_k, max_new_tokens, stops, seed)
+
+
+def check_top(count: int, vocab: int) -> None:
+    """Check how many of the likeliest tokens of each step are to be kept.
+
+    Raises:
+        ValueError: fewer than none, or more than there are or than `MOST_TOP`.
+    """
+    check_whole("top_log_probs", count, 0, min(vocab, MOST_TOP))
 
 
 def check_sampling(

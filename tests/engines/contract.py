@@ -10,6 +10,7 @@ from dataclasses import asdict, fields
 
 import numpy as np
 import pytest
+from engines.hearing import Hearing
 from engines.reference import noise
 
 from lookback.engines import ABILITIES, AbilityError, Engine, Identity, optional_settings
@@ -38,7 +39,7 @@ def same(first, second):
             np.testing.assert_allclose(getattr(a, name), getattr(b, name), atol=1e-5, rtol=1e-4)
 
 
-class Contract:
+class Contract(Hearing):
     def test_its_methods_have_the_contracts_signatures(self, engine):
         for name in METHODS:
             ours = inspect.signature(getattr(type(engine), name)).parameters.values()

@@ -9,7 +9,7 @@ import numpy as np
 
 from lookback.engines.transformers.continuations import Continuation
 from lookback.engines.transformers.prompts import IdText, Prompter
-from lookback.signals import SIGNALS, Asked, Candidate, Candidates, Signals
+from lookback.signals import SIGNALS, Asked, Candidate, Candidates, Signals, Top
 
 if TYPE_CHECKING:
     from lookback.conversations import Conversation, SourceLike
@@ -94,6 +94,15 @@ def make_candidate(
         tuple(prompter.pieces(prompt_ids, one.token_ids)),
         **dict(zip(SIGNALS, one.signals, strict=True)),
         by_layer=one.by_layer,
+        top=_top(prompter, prompt_ids, one),
     )
     text = prompter.decode(prompt_ids, one.token_ids) if text is None else text
     return Candidate(i, text, signals, one.finish, None, one.parent, one.forked_at)
+
+
+def _top(prompter: Prompter | IdText, prompt_ids: list[int], one: Continuation) -> Top | None:
+    """The likeliest tokens of each step, each with its text where it would have stood."""
+    if one.top is None:
+        return None
+    texts = prompter.alternatives(prompt_ids, one.token_ids, one.top.token_ids.tolist())
+    return Top(one.top.token_ids, tuple(map(tuple, texts)), one.top.log_prob)

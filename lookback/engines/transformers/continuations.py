@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,9 +13,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookback.engines.transformers.logits import TokenStats, check_stats
-from lookback.signals import SIGNALS
+from lookback.signals import SIGNALS, WRITING
 from lookback.steering import MERGED, PRUNED, Draft
 from lookback.steering.search import repeated
+
+
+class Likeliest(NamedTuple):
+    """The k likeliest tokens of each step, the likeliest first: (T, k), or (n, T, k) of n."""
+
+    token_ids: NDArray[np.int64]
+    log_prob: NDArray[np.float32]
+
+    def at(self, where: int | slice) -> Likeliest:
+        """One continuation's, or some steps'."""
+        return Likeliest(self.token_ids[where], self.log_prob[where])
 
 
 @dataclass
@@ -28,6 +40,7 @@ class Continuation:
         by_layer: (T, L), A_t in each attention layer, if it was asked for.
         parent, forked_at: of a fork, the number of the one that it continues, and after how many
             tokens.
+        top: the likeliest tokens of each step, if they were asked for.
     """
 
     token_ids: list[int]
@@ -36,6 +49,7 @@ class Continuation:
     by_layer: NDArray[np.float32] | None = None
     parent: int | None = None
     forked_at: int | None = None
+    top: Likeliest | None = None
 
     @classmethod
     def of(
@@ -57,6 +71,7 @@ class Continuation:
             token_ids=self.token_ids[:length],
             signals=self.signals[:, :length],
             by_layer=None if self.by_layer is None else self.by_layer[:length],
+            top=None if self.top is None else self.top.at(slice(length)),
         )
 
 
@@ -109,13 +124,25 @@ class Drawn:
             if one.finish not in (PRUNED, MERGED)
         }
 
-    def continuations(self, signals: NDArray[np.float32]) -> list[Continuation]:
+    def continuations(
+        self, signals: NDArray[np.float32], top: Likeliest | None = None
+    ) -> list[Continuation]:
         """All of them, with what was recorded of each, (numbers, n, steps)."""
         found = []
         for i, (ids, finish) in enumerate(zip(self.ids, self.finish, strict=True)):
             one = Continuation.of(ids, signals[:, i], finish)
             one.parent, one.forked_at = self.origins.get(i, (None, None))
+            one.top = None if top is None else top.at(i).at(slice(len(ids)))
             found.append(one)
+        return found
+
+    def so_far(
+        self, signals: NDArray[np.float32], top: Likeliest | None = None
+    ) -> list[Continuation]:
+        """`continuations`, where those that go on are still being written."""
+        found = self.continuations(signals, top)
+        for i in self.alive:
+            found[i].finish = WRITING
         return found
 
     def _goes_on(self, i: int, tokens: list[int]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -31,6 +31,9 @@ from lookback.engines.transformers.rows import Rows
 from lookback.engines.transformers.tap import reading
 from lookback.engines.transformers.weights import RowWeights
 from lookback.steering import Steering
+
+if TYPE_CHECKING:
+    from lookback.engines.transformers.telling import Telling
 
 LOOK_EVERY = 8
 """Steps between two looks at what was drawn, where a look makes the device wait."""
@@ -202,6 +205,8 @@ class Decoder(Passes):
         by_layer: bool = False,
         steering: Steering | None = None,
         complete: Callable[[Continuation], Continuation] = lambda one: one,
+        top: int = 0,
+        telling: Telling | None = None,
     ) -> list[Continuation]:
         """Draw n continuations; each ends with its end token, if it drew one.
 
@@ -219,17 +224,20 @@ class Decoder(Passes):
             by_layer: keep A_t in each layer too.
             steering: decides at its checkpoints which go on, and which are forked.
             complete: what is kept of a continuation that has ended, for `steering` to judge.
+            top: keep so many of the likeliest tokens of each step; not with forks.
+            telling: is told of them while they are drawn, when it is due.
         """
         steps = min(max_new_tokens, self.max_length - prefix.length)
         room = self._room((1 + n, steps), prefix.logits.device, by_layer)
         drawn = Drawn(n, end_tokens, stopped)
-        every = self.look_every or (1 if cheap_to_read(room) or self.switches else LOOK_EVERY)
+        often = cheap_to_read(room) or self.switches or telling is not None
+        every = self.look_every or (1 if often else LOOK_EVERY)
         reader = SharedPrefix(prefix, tap=self.tap, by_layer=by_layer)
 
         def forward(ids: Tensor, cache: SharedCache) -> tuple[Tensor, Tensor]:
             return self._forward(ids, cache, reader)
 
-        rows = Rows(prefix, room, self._looks(by_layer), seed, forward)
+        rows = Rows(prefix, room, self._looks(by_layer), seed, forward, top)
         with self._running(prefix), reading(reader):
             for t in range(1, steps + 1):
                 rows.draw(temperature, top_p, top_k)
@@ -245,8 +253,10 @@ class Decoder(Passes):
                     if not drawn.alive:
                         break
                     rows.arrange(drawn.alive, forks)
+                    if telling is not None and t < steps and telling.due():
+                        telling.tell(drawn.so_far(rows.signals(), rows.top()))
                 if progress is not None:
                     progress(t, steps)
                 if t < steps:
                     rows.step()
-        return drawn.continuations(rows.signals())
+        return drawn.continuations(rows.signals(), rows.top())

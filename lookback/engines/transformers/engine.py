@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from importlib.metadata import version
 from operator import index
 from pathlib import Path
@@ -16,28 +15,29 @@ from transformers import PreTrainedModel
 
 from lookback.conversations import Conversation
 from lookback.engines import ABILITIES, Ability, Engine, Identity, Progress, check_sampling
-from lookback.engines.sampling import Draw, draw_of
+from lookback.engines.sampling import check_top, draw_of
 from lookback.engines.transformers.candidates import make_candidates, response_ids
 from lookback.engines.transformers.compat import alone_settings
-from lookback.engines.transformers.continuations import Continuation, tokens_drawn, without_repeated
+from lookback.engines.transformers.continuations import Continuation
 from lookback.engines.transformers.decoder import Decoder
+from lookback.engines.transformers.drawing import Wish, draw_candidates
 from lookback.engines.transformers.prefix import Prefix
 from lookback.engines.transformers.prompts import Prompter
 from lookback.engines.transformers.sources import source_mask
 from lookback.engines.transformers.state import borrowed
-from lookback.engines.transformers.stops import StopTexts
 from lookback.engines.transformers.support import end_token_ids, fingerprint
 from lookback.engines.transformers.tap import Unread, reading
 from lookback.engines.transformers.tested import is_checked, suggest_check
 from lookback.families import family_of, video_token_id
 from lookback.signals import Candidate, Candidates
-from lookback.steering.pruning import Prune, Pruning, pruning_of
+from lookback.steering.pruning import Prune, pruning_of
 from lookback.steering.search import Search
 
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
     from lookback.engines import Response
     from lookback.engines.checks import CheckReport
+    from lookback.engines.listening import Listener
     from lookback.look import Look
     from lookback.steering import Watch
     from lookback.videos import VideoLike
@@ -240,13 +240,17 @@ class TransformersEngine(Engine):
         keep_end: bool = False,
         by_layer: bool = False,
         prune: Prune = None,
+        top_log_probs: int = 0,
+        listen: Listener | None = None,
         progress: Progress | None = None,
     ) -> Candidates:
         """As the contract says: one pass for the prompt, which all candidates share."""
         draw = draw_of(n, temperature, top_p, top_k, max_new_tokens, stop, seed)
         rule = pruning_of(prune, n, self.family.defaults)
         conversation = Conversation.of(image, question, messages, video)
-        return self._draw(conversation, source, draw, keep_end, by_layer, progress, rule)
+        check_top(top_log_probs, self._decoder.vocab)
+        wish = Wish(keep_end, by_layer, top_log_probs, listen, progress)
+        return draw_candidates(self, conversation, source, draw, rule, wish)
 
     def search(
         self,
@@ -278,49 +282,8 @@ class TransformersEngine(Engine):
             width, keep, every, scorer=scorer, settings=dict(settings or {}), watch=watch
         ).of(self.family.defaults)
         conversation = Conversation.of(image, question, messages, video)
-        return self._draw(conversation, source, draw, keep_end, by_layer, progress, rule)
-
-    def _draw(
-        self,
-        conversation: Conversation,
-        source: SourceLike,
-        draw: Draw,
-        keep_end: bool,
-        by_layer: bool,
-        progress: Progress | None,
-        rule: Pruning | Search | None,
-    ) -> Candidates:
-        with self._lock:
-            inputs, mask = self._inputs(conversation, source)
-            prompt_ids = inputs["input_ids"][0].tolist()
-            until = StopTexts(self._prompter, prompt_ids, draw.stop)
-
-            def complete(one: Continuation) -> Continuation:
-                return until.cut(one if keep_end else one.without_end())
-
-            drawn = self._decoder.sample(
-                self._decoder.prefill(inputs, mask),
-                draw.n,
-                temperature=draw.temperature,
-                top_p=draw.top_p,
-                top_k=draw.top_k,
-                max_new_tokens=draw.max_new_tokens,
-                seed=draw.seed,
-                end_tokens=self._end_tokens,
-                stopped=until.reached if draw.stop else None,
-                progress=progress,
-                by_layer=by_layer,
-                steering=rule,
-                complete=complete,
-            )
-            settings = asdict(draw)
-            if rule is not None:
-                settings[rule.kind] = rule.to_json()
-                settings["tokens_drawn"] = tokens_drawn(drawn)
-            found = [complete(one) for one in drawn]
-            if isinstance(rule, Search):
-                found = without_repeated(found)
-            return self._candidates(conversation, source, prompt_ids, found, sampling=settings)
+        wish = Wish(keep_end, by_layer, progress=progress)
+        return draw_candidates(self, conversation, source, draw, rule, wish)
 
     def generate(
         self,

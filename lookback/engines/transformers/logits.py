@@ -88,6 +88,15 @@ def _stats_of_the_rest(logits: Tensor, token_ids: Tensor) -> Tensor:
     return torch.stack([token, -log_p.sum(-1) / left - left.log(), entropy])
 
 
+def likeliest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The ids of the `count` likeliest tokens of each row (R, V), the likeliest first, and their
+    log p as `token_stats` tells it: both (R, count)."""
+    ruled_out = logits <= _lowest(logits.dtype)
+    log_p = logits.float().masked_fill(ruled_out, -torch.inf).log_softmax(-1)
+    found = log_p.topk(count)
+    return found.indices, found.values
+
+
 def next_token_probs(
     logits: Tensor, temperature: float, top_p: float = 1.0, top_k: int | None = None
 ) -> Tensor:

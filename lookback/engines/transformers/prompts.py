@@ -24,6 +24,8 @@ from lookback.families import Family
 from lookback.registry import words
 
 _MARK = "LOOKBACK"
+MOST_SPELLED = 2**16
+"""Texts of tokens that are kept before all are forgotten."""
 
 
 class Prompter:
@@ -60,6 +62,7 @@ class Prompter:
         self.placeholder = getattr(
             processor, "image_token", None
         ) or self.tokenizer.convert_ids_to_tokens(image_token)
+        self._spelled: dict[tuple[int, int], str] = {}  # see `_behind`
         self._special = [t for t in self.tokenizer.all_special_tokens if t]
         self._special_ids = set(self.tokenizer.all_special_ids)
 
@@ -322,11 +325,7 @@ class Prompter:
             return []
         tail = self._tail(prompt_ids)
         whole = self._after(tail, ids)
-        # Each token behind its neighbour shows its leading blank; one batched call decodes all.
-        context = [*tail[-1:], *ids][: len(ids)]
-        pairs = self._batch_decode([[a, b] for a, b in zip(context, ids, strict=True)])
-        singles = self._batch_decode([[a] for a in context])
-        pieces = [pair.removeprefix(one) for pair, one in zip(pairs, singles, strict=True)]
+        pieces = self._behind(list(zip([*tail[-1:], *ids], ids, strict=False)))
         if "".join(pieces) == whole:
             return pieces
         pieces, done = [], ""
@@ -337,6 +336,33 @@ class Prompter:
             pieces.append(text[len(done) :])
             done = text
         return pieces
+
+    def alternatives(
+        self, prompt_ids: Sequence[int], ids: Sequence[int], others: Sequence[Sequence[int]]
+    ) -> list[list[str]]:
+        """The texts of other tokens that could have stood in the place of each token.
+
+        Part of a character is U+FFFD.
+        """
+        context = [*self._tail(prompt_ids)[-1:], *ids]
+        pairs = [(a, b) for a, row in zip(context, others, strict=False) for b in row]
+        texts = iter(self._behind(pairs))
+        return [[next(texts) for _ in row] for row in others]
+
+    def _behind(self, pairs: Sequence[tuple[int, int]]) -> list[str]:
+        """The text of each second token behind the first, which shows its leading blank.
+
+        They are kept: who hears a response while it is written asks for the same ones again.
+        """
+        if len(self._spelled) > MOST_SPELLED:
+            self._spelled = {}
+        known = self._spelled
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in known]
+        if new:
+            both = self._batch_decode([list(pair) for pair in new])
+            first = self._batch_decode([[a] for a, _ in new])
+            known |= {p: b.removeprefix(a) for p, a, b in zip(new, first, both, strict=True)}
+        return [known[pair] for pair in pairs]
 
     def _tail(self, prompt_ids: Sequence[int]) -> list[int]:
         """The prompt from its last special token on: all that the next tokens depend on."""
@@ -364,6 +390,12 @@ class Prompter:
 
 class IdText:
     """Stands in for a tokenizer that nobody gave: the text of a token is its id, as in <42>."""
+
+    def alternatives(
+        self, prompt_ids: Sequence[int], ids: Sequence[int], others: Sequence[Sequence[int]]
+    ) -> list[list[str]]:
+        """Each id between angle brackets."""
+        return [self.pieces(prompt_ids, row) for row in others]
 
     def pieces(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> list[str]:
         """Each id between angle brackets."""

@@ -13,8 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookback.engines.transformers.continuations import check_signals, stack_signals
-from lookback.engines.transformers.logits import draw, next_token_probs, streams, token_stats
+from lookback.engines.transformers.continuations import Likeliest, check_signals, stack_signals
+from lookback.engines.transformers.logits import (
+    draw,
+    likeliest,
+    next_token_probs,
+    streams,
+    token_stats,
+)
 from lookback.engines.transformers.prefix import Prefix, SharedCache
 
 MULTIPLE = 8
@@ -39,15 +45,26 @@ class Rows:
         looks: how many numbers a token's attention leaves.
         seed: of the random numbers.
         forward: sends tokens through the model.
+        top: how many of the likeliest tokens of each step to keep.
     """
 
     def __init__(
-        self, prefix: Prefix, room: Tensor, looks: int, seed: int, forward: Forward
+        self,
+        prefix: Prefix,
+        room: Tensor,
+        looks: int,
+        seed: int,
+        forward: Forward,
+        top: int = 0,
     ) -> None:
         n = room.shape[1] - 1
         size = _whole(n)
         self._seed, self._forward = seed, forward
         self._signals = room  # of nobody first: what rows without a continuation say
+        self._top: tuple[Tensor, Tensor] | None = None
+        if top:
+            kept = torch.zeros(*room.shape[1:], top, device=room.device)
+            self._top = kept.long(), kept
         self._uniform = torch.zeros_like(room[0])
         self._uniform[1:] = self._streams(0, n)
         self._cache = SharedCache(prefix, size)
@@ -80,6 +97,11 @@ class Rows:
         stats = token_stats(self._logits, self._token)
         found = stack_signals(stats, self._lookback[..., 0])
         self._signals[:, self._index, self.steps] = found
+        if self._top is not None:
+            for kept, new in zip(
+                self._top, likeliest(self._logits, self._top[0].shape[-1]), strict=True
+            ):
+                kept[self._index, self.steps] = new
         self._fresh.append(self._token)
         self.steps += 1
 
@@ -138,6 +160,12 @@ class Rows:
         """What was recorded of each continuation, (numbers, n, steps), beyond its end too."""
         found: NDArray[np.float32] = self._signals[:, 1:].cpu().numpy()
         return found
+
+    def top(self) -> Likeliest | None:
+        """The likeliest tokens of each continuation's steps, if any were to be kept."""
+        if self._top is None:
+            return None
+        return Likeliest(*(kept[1:].cpu().numpy() for kept in self._top))
 
 
 def _whole(rows: int) -> int:

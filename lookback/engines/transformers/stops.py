@@ -46,8 +46,28 @@ class StopTexts:
         pieces = self._prompter.pieces(self._prompt_ids, one.token_ids)
         text = "".join(pieces)
         start = min(text.find(stop) for stop in self.texts if stop in text)
-        ends = np.cumsum([len(piece) for piece in pieces])
-        return replace(one.cut(int(np.searchsorted(ends, start, side="right"))), finish="stop")
+        return replace(one.cut(_token_at(pieces, start)), finish="stop")
+
+    def hold(self, one: Continuation) -> Continuation:
+        """A response that is being written without what may become one of them: what is told of it
+        is not taken back."""
+        if not self.texts:
+            return one
+        pieces = self._prompter.pieces(self._prompt_ids, one.token_ids)
+        text = "".join(pieces)
+        begun = max(_overlap(text, stop) for stop in self.texts)
+        return one.cut(_token_at(pieces, len(text) - begun)) if begun else one
 
     def _in(self, text: str) -> bool:
         return any(stop in text for stop in self.texts)
+
+
+def _token_at(pieces: Sequence[str], start: int) -> int:
+    """The number of the token in which a character stands."""
+    return int(np.searchsorted(np.cumsum([len(piece) for piece in pieces]), start, side="right"))
+
+
+def _overlap(text: str, stop: str) -> int:
+    """How many characters at the end of a text are the beginning of a stop text, at most."""
+    longest = min(len(text), len(stop) - 1)
+    return next((k for k in range(longest, 0, -1) if text.endswith(stop[:k])), 0)

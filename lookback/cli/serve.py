@@ -1,0 +1,204 @@
+"""The command `serve`: best-of-N behind OpenAI's API, and the explorer. Parse, call, print."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+
+from lookback.cli.app import (
+    DRAWN,
+    Device,
+    DeviceMap,
+    Dtype,
+    EngineName,
+    EngineSet,
+    Model,
+    Revision,
+    Scorer,
+    TrustRemoteCode,
+    app,
+    load_settings,
+)
+from lookback.cli.start import Start
+from lookback.cli.steering import Prune, parse_schedule
+from lookback.cli.terminal import say
+
+WHO = "Who may ask"
+LIMITS = "What a request may cost"
+SHARED = 4
+"""Requests that share an engine which works on one at a time."""
+
+
+def _limit(default: Any, words: str, **more: Any) -> Any:
+    return typer.Option(help=words, rich_help_panel=LIMITS, **more)
+
+
+@app.command()
+def serve(
+    host: Annotated[
+        str, typer.Option(help="0.0.0.0 lets other machines in.", rich_help_panel=WHO)
+    ] = "127.0.0.1",
+    port: Annotated[
+        int,
+        typer.Option(min=0, max=65535, help="0 takes one that is free.", rich_help_panel=WHO),
+    ] = 8000,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            help="What requests must bring: Authorization: Bearer KEY.",
+            envvar="LOOKBACK_API_KEY",
+            show_default=False,
+            rich_help_panel=WHO,
+        ),
+    ] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="Pages of this origin may ask, e.g. https://example.org; may be repeated.",
+            show_default=False,
+            rich_help_panel=WHO,
+        ),
+    ] = None,
+    allow_urls: Annotated[
+        bool,
+        typer.Option(
+            "--allow-urls",
+            help="Images may be named by http(s) addresses, public ones only.",
+            rich_help_panel=WHO,
+        ),
+    ] = False,
+    log_text: Annotated[
+        bool,
+        typer.Option("--log-text", help="Write questions to the log.", rich_help_panel=WHO),
+    ] = False,
+    best_of: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Answers to draw, if a request does not say how many.",
+            rich_help_panel=DRAWN,
+        ),
+    ] = 25,
+    scorer: Scorer = "lookback",
+    prune: Prune = None,
+    temperature: Annotated[
+        float, typer.Option(help="If a request does not say.", rich_help_panel=DRAWN)
+    ] = 1.2,
+    top_p: Annotated[
+        float, typer.Option(help="If a request does not say.", rich_help_panel=DRAWN)
+    ] = 0.9,
+    max_tokens: Annotated[
+        int,
+        typer.Option(
+            min=1, help="The longest answer, if a request does not say.", rich_help_panel=DRAWN
+        ),
+    ] = 256,
+    most_best_of: Annotated[int, _limit(64, "Answers that are drawn.", min=1)] = 64,
+    most_tokens: Annotated[int, _limit(1024, "Tokens of one answer.", min=1)] = 1024,
+    most_images: Annotated[int, _limit(8, "Images.", min=0)] = 8,
+    body_mib: Annotated[int, _limit(32, "MiB of the whole request.", min=1)] = 32,
+    image_mib: Annotated[int, _limit(20, "MiB of one image.", min=1)] = 20,
+    image_pixels: Annotated[int, _limit(16_000_000, "Pixels of one image.", min=1)] = 16_000_000,
+    deadline: Annotated[
+        float, _limit(120.0, "Seconds until it must be answered (504).", min=0.1)
+    ] = 120.0,
+    queue: Annotated[
+        int, _limit(64, "Requests that may wait; a further one is refused (429).", min=0)
+    ] = 64,
+    in_flight: Annotated[
+        int | None,
+        _limit(
+            None,
+            "Requests that share the model at a time; by default 4, with vLLM 32.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    grace: Annotated[
+        float, _limit(30.0, "Seconds that requests have left when the server is to end.", min=0)
+    ] = 30.0,
+    name: Annotated[
+        str | None,
+        typer.Option(help="What requests call the model; by default --model.", show_default=False),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No line per request.")] = False,
+    model: Model = None,
+    engine: EngineName = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    revision: Revision = None,
+    device_map: DeviceMap = None,
+    trust_remote_code: TrustRemoteCode = False,
+    engine_set: EngineSet = None,
+) -> None:
+    """Serve best-of-N answers to any OpenAI client, and the explorer to any browser.
+
+    Clients change one thing, the address: base_url="http://127.0.0.1:8000/v1". The explorer is at
+    the address itself.
+
+    Without --model the embedded model answers, which is small and knows drawn scenes only.
+    """
+    _need_extra()
+    from lookback.engines.sampling import check_sampling
+    from lookback.server.running import address, listen, make_server, start_log
+    from lookback.server.settings import Defaults, Limits, Settings
+
+    check_sampling(best_of, temperature, top_p, None, max_tokens, 0)
+    if best_of > most_best_of:
+        raise ValueError(f"--best-of {best_of}: --most-best-of allows {most_best_of}")
+    schedule = None if prune is None else parse_schedule(prune)
+    for variable, value in (
+        ("LOOKBACK_MAX_IMAGE_MIB", image_mib),
+        ("LOOKBACK_MAX_IMAGE_PIXELS", image_pixels),
+    ):
+        os.environ.setdefault(variable, str(value))
+    bound = listen(host, port)  # before the model is loaded: a port that is taken is said at once
+    options = load_settings(
+        engine, device, dtype, revision, device_map, trust_remote_code, engine_set
+    )
+    lb = Start(model, options, scorer).engine()
+    at_once = in_flight or (SHARED if lb.in_flight == 1 else lb.in_flight)
+    settings = Settings(
+        Defaults(best_of, scorer, schedule, temperature, top_p, max_tokens),
+        Limits(
+            body_mib=body_mib,
+            images=most_images,
+            tokens=most_tokens,
+            best_of=most_best_of,
+            queue=queue,
+            seconds=deadline,
+            in_flight=at_once,
+            grace=grace,
+        ),
+        name=name,
+        api_key=api_key,
+        allow_urls=allow_urls,
+        origins=tuple(cors or ()),
+        log_text=log_text,
+        local=host in ("127.0.0.1", "localhost", "::1"),
+    )
+    from lookback.server.app import make_app
+
+    start_log(quiet)
+    server = make_server(make_app(lb, settings), settings)
+    say(f"serving {name or lb.name}; OpenAI clients: base_url={address(bound)}/v1; Ctrl-C ends it")
+    print(address(bound), flush=True)
+    server.run([bound])
+
+
+def _need_extra() -> None:
+    """Say what to install.
+
+    Raises:
+        ImportError: something is missing.
+    """
+    for package in ("fastapi", "uvicorn", "prometheus_client"):
+        try:
+            __import__(package)
+        except ImportError as error:
+            raise ImportError(
+                f"lookback serve needs {package}: pip install 'lookback-vlm[serve]'"
+            ) from error

@@ -1,0 +1,269 @@
+"""From a request to what an engine is asked, checked against the server's limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lookback.conversations import Conversation
+from lookback.engines import AbilityError, Engine, require
+from lookback.engines.sampling import SEEDS
+from lookback.images import stored_image
+from lookback.scores.base import Scorer, get_scorer
+from lookback.server.errors import ApiError, invalid
+from lookback.server.schema import ChatRequest, ImagePart, Lookback, Message, Ranking, ScoreRequest
+from lookback.server.settings import Limits, Settings
+from lookback.steering.pruning import Pruning, pruning_of
+
+ROLES = {"developer": "system"}
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Who ranks candidates, with all its settings.
+
+    Attributes:
+        scorer: the scorer.
+        params: what the request says of its settings.
+        settings: all of them.
+        signals: those that are told of each token.
+        source: what A is measured on.
+    """
+
+    scorer: Scorer
+    params: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    signals: tuple[str, ...]
+    source: Any
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A request for candidates.
+
+    Attributes:
+        ranked: who ranks them.
+        n: how many come back.
+        best_of: how many are drawn.
+        sampling: how, as `Engine.sample` takes it.
+        top: the likeliest tokens that are told of each step; None for no log-probabilities at all.
+    """
+
+    ranked: Ranked
+    n: int
+    best_of: int
+    sampling: Mapping[str, Any]
+    top: int | None
+
+
+def ask_for_draw(engine: Engine, request: ChatRequest, settings: Settings) -> Draw:
+    """What a chat completion asks of the engine.
+
+    Raises:
+        ApiError: more than there is, or than is allowed.
+    """
+    defaults, limits = settings.defaults, settings.limits
+    more = request.lookback or Lookback()
+    ranked = ask_for_ranking(engine, more, settings)
+    n = request.n or 1
+    temperature = defaults.temperature if request.temperature is None else request.temperature
+    # At temperature 0 all candidates are one.
+    usual = n if temperature == 0 else max(n, defaults.best_of)
+    best_of = more.best_of or usual
+    if n > best_of:
+        raise invalid(f"n = {n}: only {best_of} candidates are drawn (lookback.best_of)", "n")
+    _at_most(best_of, limits.best_of, "n" if more.best_of is None else "lookback.best_of")
+    tokens = _max_tokens(request, settings)
+    if request.top_logprobs and not request.logprobs:
+        raise invalid("top_logprobs needs logprobs: true", "top_logprobs")
+    sampling = {
+        "n": best_of,
+        "temperature": temperature,
+        "top_p": defaults.top_p if request.top_p is None else request.top_p,
+        "max_new_tokens": tokens,
+        "stop": _stop(request.stop),
+        "seed": None if request.seed is None else request.seed % SEEDS,
+        "source": ranked.source,
+    }
+    prune = more.prune if "prune" in more.model_fields_set else defaults.prune
+    if prune is not None and best_of > 1:
+        sampling["prune"] = _pruning(engine, prune, best_of, ranked)
+    top = None
+    if request.logprobs:
+        top = request.top_logprobs or 0
+        if top:
+            _require(engine, "top_log_probs", "top_logprobs")
+            sampling["top_log_probs"] = top
+    return Draw(ranked, n, best_of, sampling, top)
+
+
+def ask_for_ranking(engine: Engine, more: Ranking, settings: Settings) -> Ranked:
+    """Who ranks, with which settings.
+
+    Raises:
+        ApiError: there is no such scorer or setting, or the engine cannot do what it needs.
+    """
+    name = more.scorer or settings.defaults.scorer
+    try:
+        scorer = get_scorer(name)
+        require(engine, scorer.uses, f"scorer {name!r}")
+    except ValueError as error:
+        raise invalid(str(error), "lookback.scorer") from None
+    if scorer.needs == "truth":
+        raise invalid(f"scorer {name!r} needs the truth, which no request has", "lookback.scorer")
+    given = {"alpha": more.alpha, "lam": more.lam}
+    params = {name: value for name, value in given.items() if value is not None}
+    try:
+        chosen = scorer.settings(engine.family.defaults, params)
+    except TypeError as error:
+        raise invalid(str(error), f"lookback.{min(params)}") from None
+    told = tuple(signals_of(more.signals))
+    return Ranked(scorer, params, chosen, told, more.source)
+
+
+def signals_of(asked: bool | Sequence[str]) -> Sequence[str]:
+    """The names of the signals that a request wants."""
+    from lookback.signals import SIGNALS
+
+    if isinstance(asked, bool):
+        return SIGNALS if asked else ()
+    return [name for name in SIGNALS if name in asked]
+
+
+def check_responses(request: ScoreRequest, limits: Limits) -> None:
+    """Let pass as many responses, as long, as candidates may be.
+
+    Raises:
+        ApiError: there are more, or one is longer.
+    """
+    _at_most(len(request.responses), limits.best_of, "responses")
+    for i, one in enumerate(request.responses):
+        check_response(one, limits, f"responses[{i}]")
+
+
+def check_response(response: str | Sequence[int], limits: Limits, name: str) -> None:
+    """Let pass a response that is not too long; of text, 16 characters count as a token.
+
+    Raises:
+        ApiError: it is too long.
+    """
+    most = limits.tokens * (16 if isinstance(response, str) else 1)
+    if not response:
+        raise invalid(f"{name} is empty: there is nothing to score", name)
+    if len(response) > most:
+        what = "characters" if isinstance(response, str) else "tokens"
+        raise invalid(f"{name} has {len(response)} {what}: at most {most} are allowed", name)
+
+
+def check_images(messages: Sequence[Message], settings: Settings) -> None:
+    """Let pass images that may be read here, and not too many.
+
+    Raises:
+        ApiError: an address is of another kind, or there are too many.
+    """
+    addresses = [
+        (f"messages[{i}].content[{k}].image_url", _url(part))
+        for i, message in enumerate(messages)
+        if not isinstance(message.content, str)
+        for k, part in enumerate(message.content)
+        if isinstance(part, ImagePart)
+    ]
+    _at_most(len(addresses), settings.limits.images, "messages", "images")
+    for where, address in addresses:
+        if address.startswith("data:"):
+            continue
+        if not address.lower().startswith(("http://", "https://")):
+            raise invalid(f"{where}: give the image as a data URI (data:image/...)", where)
+        if not settings.allow_urls:
+            raise invalid(
+                f"{where}: this server does not fetch addresses (--allow-urls); give the image as "
+                "a data URI",
+                where,
+            )
+
+
+def read_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The messages as engines take them, with every image as bytes whose head was read.
+
+    It may fetch, and so take long: for a thread.
+
+    Raises:
+        ValueError: an image is none.
+        LimitError: one is too large.
+    """
+
+    def read(where: str, part: Any) -> dict[str, Any]:
+        marked = {"source": True} if part.source else {}
+        if not isinstance(part, ImagePart):
+            return {"type": "text", "text": part.text} | marked
+        try:
+            found = stored_image(_url(part), "public")
+        except ValueError as error:
+            error.args = (f"{where}: {error}",)
+            raise
+        return {"type": "image", "image": found} | marked
+
+    turns = []
+    for i, message in enumerate(messages):
+        content: Any = message.content
+        if not isinstance(content, str):
+            content = [read(f"messages[{i}].content[{k}]", p) for k, p in enumerate(content)]
+        turns.append({"role": ROLES.get(message.role, message.role), "content": content})
+    return turns
+
+
+def check_conversation(messages: Sequence[Mapping[str, Any]], source: Any) -> None:
+    """Let pass a conversation that can be answered, with the source that is asked for.
+
+    Raises:
+        ValueError: it cannot be, or has no such source.
+    """
+    Conversation.of(messages=messages).source(source)
+
+
+def _url(part: ImagePart) -> str:
+    return part.image_url if isinstance(part.image_url, str) else part.image_url.url
+
+
+def _at_most(count: int, most: int, param: str, what: str = "") -> None:
+    if count > most:
+        raise invalid(f"{what or param} = {count}: this server allows at most {most}", param)
+
+
+def _max_tokens(request: ChatRequest, settings: Settings) -> int:
+    given = [request.max_completion_tokens, request.max_tokens]
+    names = ["max_completion_tokens", "max_tokens"]
+    for name, value in zip(names, given, strict=True):
+        if value is not None:
+            _at_most(value, settings.limits.tokens, name)
+            return value
+    return min(settings.defaults.max_tokens, settings.limits.tokens)
+
+
+def _stop(given: str | Sequence[str] | None) -> list[str]:
+    stops = [given] if isinstance(given, str) else list(given or [])
+    for one in stops:
+        if not one:
+            raise invalid("stop: an empty text stops at once", "stop")
+    return stops
+
+
+def _pruning(engine: Engine, prune: Any, best_of: int, ranked: Ranked) -> Pruning | None:
+    """Judged as they will be ranked, if that needs no more than signals."""
+    _require(engine, "prune", "lookback.prune")
+    alike = ranked.scorer.needs == "signals" and not ranked.scorer.joint
+    rule = Pruning(prune)
+    if alike:
+        rule = Pruning(prune, scorer=ranked.scorer.name, settings=dict(ranked.params))
+    try:
+        return pruning_of(rule, best_of, engine.family.defaults)
+    except ValueError as error:
+        raise invalid(str(error), "lookback.prune") from None
+
+
+def _require(engine: Engine, ability: Any, param: str) -> None:
+    try:
+        require(engine, [ability], param)
+    except AbilityError as error:
+        raise ApiError(400, str(error), param, "unsupported") from None

@@ -1,0 +1,220 @@
+"""What requests look like: OpenAI's chat completions, and LookBack's own questions.
+
+What OpenAI's API has and this one has not is refused by name (`REFUSED`), unless it is given as
+nothing. What changes no answer is let pass (`IGNORED`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+from pydantic_core import PydanticCustomError
+
+REFUSED = {
+    "tools": "tools are not supported",
+    "tool_choice": "tools are not supported",
+    "parallel_tool_calls": "tools are not supported",
+    "functions": "functions are not supported",
+    "function_call": "functions are not supported",
+    "audio": "audio is not supported",
+    "modalities": "only text is written: leave modalities out",
+    "logit_bias": "logit_bias is not supported: log p would not be the model's own",
+    "presence_penalty": "penalties are not supported: leave them at 0",
+    "frequency_penalty": "penalties are not supported: leave them at 0",
+    "prediction": "predicted output is not supported",
+    "reasoning_effort": "reasoning_effort is not supported",
+    "verbosity": "verbosity is not supported",
+    "web_search_options": "web search is not supported",
+    "top_k": "top_k is not supported here",
+}
+"""What OpenAI's API, or others like it, have and this one does not."""
+NEUTRAL: tuple[Any, ...] = (None, 0, False, "none", [], {}, ["text"])
+"""Given so, a refused parameter asks for nothing."""
+IGNORED = ("metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
+"""What changes no answer."""
+PARTS = {
+    "input_audio": "audio is not supported",
+    "file": "files are not supported: give images as image_url",
+    "video_url": "videos are not supported: give frames as image_url",
+    "refusal": "refusals are not supported",
+}
+
+Count = Annotated[int, Field(ge=1, le=2**31)]
+Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+SignalName = Literal["log_prob", "visual_lookback", "self_certainty", "entropy"]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0, le=2**31)]], Field(min_length=1)]
+Checkpoint = Annotated[list[Count], Field(min_length=2, max_length=2)]
+
+
+class Strict(BaseModel):
+    """Nothing is turned into another kind, and nothing unknown is let pass."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class ImageUrl(Strict):
+    """An image."""
+
+    url: str = Field(description="data:image/png;base64,...; an http(s) address if allowed.")
+    detail: str | None = Field(
+        default=None, description="Of no effect: the model has its own size."
+    )
+
+
+class TextPart(Strict):
+    """Words."""
+
+    type: Literal["text"]
+    text: str
+    source: StrictBool = Field(default=False, description="Whether A is measured on these words.")
+
+
+class ImagePart(Strict):
+    """An image among the words."""
+
+    type: Literal["image_url"]
+    image_url: ImageUrl | str
+    source: StrictBool = Field(default=False, description="Whether A is measured on this image.")
+
+
+Part = Annotated[TextPart | ImagePart, Field(discriminator="type")]
+
+
+class Message(Strict):
+    """What one side says at a time."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | Annotated[list[Part], Field(min_length=1)]
+    name: str | None = Field(default=None, description="Of no effect.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse(cls, given: Any) -> Any:
+        if isinstance(given, dict):
+            if given.get("role") in ("tool", "function") or given.get("tool_calls"):
+                raise _refusal("tools are not supported")
+            content = given.get("content")
+            for part in content if isinstance(content, list) else []:
+                kind = part.get("type") if isinstance(part, dict) else None
+                if isinstance(kind, str) and kind in PARTS:
+                    raise _refusal(PARTS[kind])
+            given = _without(given, ("refusal", "tool_calls", "audio", "function_call"))
+        return given
+
+
+Messages = Annotated[list[Message], Field(min_length=1)]
+
+
+class Ranking(Strict):
+    """Who ranks, and what is told of it."""
+
+    scorer: str | None = Field(default=None, description="A name that `lookback scorers` lists.")
+    alpha: Share | None = Field(
+        default=None, description="LookBack's α; by default the model family's."
+    )
+    lam: Share | None = Field(
+        default=None, description="LookBack's λ; by default the model family's."
+    )
+    signals: StrictBool | list[SignalName] = Field(
+        default=False,
+        description="Whether choices carry their tokens with all signals, or with these.",
+    )
+    source: str | list[str] | None = Field(
+        default=None, description="What A is measured on, e.g. image:1; by default every image."
+    )
+
+
+class Lookback(Ranking):
+    """What LookBack does beside OpenAI's parameters: `extra_body` in their clients."""
+
+    best_of: Count | None = Field(default=None, description="How many candidates are drawn.")
+    prune: Literal["half"] | Annotated[list[Checkpoint], Field(min_length=1)] | None = Field(
+        default=None,
+        description="End the worst early: half, or pairs (after so many tokens, so many).",
+    )
+    watch: StrictBool = Field(
+        default=False,
+        description="stream: tell of every candidate while it is written, as comments.",
+    )
+
+
+class StreamOptions(Strict):
+    """Of a stream."""
+
+    include_usage: StrictBool | None = None
+    include_obfuscation: StrictBool | None = Field(default=None, description="Of no effect.")
+
+
+class TextFormat(Strict):
+    """The only format there is."""
+
+    type: Literal["text"]
+
+
+class ChatRequest(Strict):
+    """OpenAI's chat completion, as far as it is supported, and `lookback`."""
+
+    messages: Messages
+    model: str | None = None
+    n: Count | None = Field(default=None, description="How many choices come back, the best first.")
+    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    stop: str | Annotated[list[str], Field(max_length=4)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    logprobs: StrictBool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    stream: StrictBool | None = None
+    stream_options: StreamOptions | None = None
+    user: str | None = None
+    response_format: TextFormat | None = None
+    lookback: Lookback | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        for name, words in REFUSED.items():
+            if name in given and given[name] not in NEUTRAL:
+                raise _refusal(words, name)
+        kind = given.get("response_format")
+        if isinstance(kind, dict) and kind.get("type") in ("json_object", "json_schema"):
+            raise _refusal("only text is written: response_format must be text", "response_format")
+        return _without(given, (*REFUSED, *IGNORED))
+
+
+class ScoreRequest(Strict):
+    """Responses that exist already, to be scored."""
+
+    messages: Messages
+    responses: Annotated[list[str | TokenIds], Field(min_length=1)]
+    model: str | None = None
+    lookback: Ranking | None = None
+    user: str | None = None
+
+
+class LookRequest(Strict):
+    """A response, of which it is asked where in the images it looked."""
+
+    messages: Messages
+    response: str | TokenIds
+    model: str | None = None
+    source: str | list[str] | None = None
+    layers: (
+        Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_length=2)] | None
+    ) = Field(default=None, description="The first attention layer and the one behind the last.")
+    relative_to: str | None = Field(
+        default=None, description="Another question about the same images."
+    )
+    user: str | None = None
+
+
+def _without(given: dict[Any, Any], names: tuple[str, ...]) -> dict[Any, Any]:
+    return {name: value for name, value in given.items() if name not in names}
+
+
+def _refusal(words: str, name: str | None = None) -> PydanticCustomError:
+    return PydanticCustomError("unsupported", "{words}", {"words": words, "name": name})

@@ -1,0 +1,83 @@
+"""What a server is told when it starts: what requests ask for by default, and their limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What holds for a request that does not say otherwise.
+
+    Attributes:
+        best_of: how many candidates are drawn.
+        scorer: ranks them.
+        prune: ends the worst early, as for `Engine.sample`.
+        temperature: of the sampling; the paper's.
+        top_p: the nucleus; the paper's.
+        max_tokens: the longest response.
+    """
+
+    best_of: int = 25
+    scorer: str = "lookback"
+    prune: Any = None
+    temperature: float = 1.2
+    top_p: float = 0.9
+    max_tokens: int = 256
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a request may cost at most.
+
+    Pictures have the limits of `lookback.limits` beside these.
+
+    Attributes:
+        body_mib: of a request.
+        images: in one request.
+        tokens: of one response.
+        best_of: candidates, or responses that are given.
+        queue: requests that wait; a further one is refused.
+        seconds: from a request's first byte to its answer's last.
+        body_seconds: until the whole request has arrived.
+        in_flight: requests that share the engine.
+        grace: seconds that requests at work have left when the server is told to end.
+    """
+
+    body_mib: int = 32
+    images: int = 8
+    tokens: int = 1024
+    best_of: int = 64
+    queue: int = 64
+    seconds: float = 120.0
+    body_seconds: float = 30.0
+    in_flight: int = 4
+    grace: float = 30.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All of it.
+
+    Attributes:
+        defaults: of requests.
+        limits: of requests.
+        name: what the model is called; the engine's own name by default.
+        api_key: what requests must bring; None for nothing.
+        allow_urls: whether images may be named by public http(s) addresses.
+        origins: pages of these origins may ask (CORS).
+        log_text: whether questions stand in the log.
+        local: whether only names of this very machine are answered to.
+    """
+
+    defaults: Defaults = field(default_factory=Defaults)
+    limits: Limits = field(default_factory=Limits)
+    name: str | None = None
+    api_key: str | None = None
+    allow_urls: bool = False
+    origins: tuple[str, ...] = ()
+    log_text: bool = False
+    local: bool = True

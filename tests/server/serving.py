@@ -1,0 +1,77 @@
+"""A real server in a thread of the tests' process, and what is asked of it."""
+
+import base64
+import io
+import threading
+from contextlib import contextmanager
+from functools import cache
+
+import httpx
+
+import lookback
+from lookback.benchmarks.scenes.render import render
+from lookback.benchmarks.scenes.scene import sample_scene
+from lookback.server.app import make_app
+from lookback.server.running import address, listen, make_server
+from lookback.server.settings import Settings
+
+
+@cache
+def embedded():
+    return lookback.load()
+
+
+@contextmanager
+def serving(engine, settings=None):
+    """Serve an engine; gives a client for its address, and ends the server."""
+    settings = settings or Settings()
+    app = make_app(engine, settings)
+    bound, server = listen("127.0.0.1", 0), make_server(app, settings)
+    thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
+    thread.start()
+    with httpx.Client(base_url=address(bound), timeout=60) as client:
+        client.app, client.server, client.thread = app, server, thread
+        try:
+            yield client
+        finally:
+            server.should_exit = True
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+def data_uri(image, kind="PNG"):
+    held = io.BytesIO()
+    image.save(held, kind)
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(held.getvalue()).decode()}"
+
+
+@cache
+def scene_uri(seed=5):
+    return data_uri(render(sample_scene(seed)))
+
+
+def asked(question="What is in the picture?", *images, **more):
+    """A request's body about pictures; by default one scene."""
+    shown = [
+        {"type": "image_url", "image_url": {"url": one}} for one in images or (scene_uri(),)
+    ]
+    return {
+        "messages": [{"role": "user", "content": [*shown, {"type": "text", "text": question}]}]
+    } | more
+
+
+def chat(client, **body):
+    return client.post("/v1/chat/completions", json=body)
+
+
+def plain(question="What is in the picture?", seed=5):
+    """The same messages as an engine takes them."""
+    return [
+        {
+            "role": "user",
+            "content": [
+                {"type": "image", "image": render(sample_scene(seed))},
+                {"type": "text", "text": question},
+            ],
+        }
+    ]

@@ -79,7 +79,7 @@ class Guard:
             raise ApiError(403, f"this server is not {name[:60]!r}", code="host")
         if self.settings.api_key is not None and path not in OPEN:
             given = headers.get("authorization", "").removeprefix("Bearer ").strip()
-            if not hmac.compare_digest(given.encode(), self.settings.api_key.encode()):
+            if not hmac.compare_digest(given.encode("latin-1"), self.settings.api_key.encode()):
                 raise ApiError(
                     401,
                     "a key is needed: Authorization: Bearer KEY",

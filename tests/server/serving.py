@@ -52,9 +52,7 @@ def scene_uri(seed=5):
 
 def asked(question="What is in the picture?", *images, **more):
     """A request's body about pictures; by default one scene."""
-    shown = [
-        {"type": "image_url", "image_url": {"url": one}} for one in images or (scene_uri(),)
-    ]
+    shown = [{"type": "image_url", "image_url": {"url": one}} for one in images or (scene_uri(),)]
     return {
         "messages": [{"role": "user", "content": [*shown, {"type": "text", "text": question}]}]
     } | more

@@ -124,7 +124,6 @@ def test_stop_texts_end_a_response(client):
 
 def test_turns_several_images_and_marks(client):
     messages = [
-        {"role": "developer", "content": "Answer in a sentence."},
         {"role": "user", "content": [{"type": "text", "text": "Hello."}]},
         {"role": "assistant", "content": "Hello!", "refusal": None, "name": "it"},
         {
@@ -153,9 +152,18 @@ def test_a_negative_seed_is_a_seed(client):
     assert first["choices"] == again["choices"]
 
 
-@pytest.mark.parametrize("neutral", [{"tools": []}, {"tool_choice": "none"}, {"logit_bias": None},
-                                     {"presence_penalty": 0.0}, {"metadata": {"a": "b"}},
-                                     {"store": False}, {"response_format": {"type": "text"}}])
+@pytest.mark.parametrize(
+    "neutral",
+    [
+        {"tools": []},
+        {"tool_choice": "none"},
+        {"logit_bias": None},
+        {"presence_penalty": 0.0},
+        {"metadata": {"a": "b"}},
+        {"store": False},
+        {"response_format": {"type": "text"}},
+    ],
+)
 def test_what_asks_for_nothing_is_let_pass(client, neutral):
     answer = chat(client, **asked(max_tokens=3, lookback={"best_of": 1}, **neutral))
     assert answer.status_code == 200
@@ -168,3 +176,11 @@ def test_the_models_are_listed(client):
     answer = client.get("/v1/models/gpt")
     assert answer.status_code == 404
     assert answer.json()["error"]["code"] == "model_not_found"
+
+
+def test_a_developer_is_a_system(client):
+    """Which the embedded model's template refuses, by name."""
+    turn = {"role": "developer", "content": "Be brief."}
+    answer = chat(client, messages=[turn, *asked()["messages"]])
+    assert answer.status_code == 400
+    assert "system" in answer.json()["error"]["message"]

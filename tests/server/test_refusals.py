@@ -2,6 +2,7 @@
 
 import base64
 
+import httpx
 import pytest
 from PIL import Image
 from server.serving import asked, chat, data_uri, embedded, scene_uri, serving
@@ -125,13 +126,13 @@ def test_errors_in_a_stream_come_before_its_head(client):
 def strict():
     limits = Limits(body_mib=1, images=1, best_of=3, tokens=5)
     with serving(embedded(), Settings(limits=limits, api_key="sécret")) as found:
-        found.headers["authorization"] = "Bearer sécret".encode()
+        found.headers = httpx.Headers({"authorization": "Bearer sécret".encode()})
         yield found
 
 
 def test_a_key_is_needed(strict):
-    for key in ("", "Bearer x", "Bearer sécre".encode()):
-        answer = strict.get("/v1/models", headers={"authorization": key})
+    for key in ("", "Bearer x", "Bearer sécre"):
+        answer = strict.get("/v1/models", headers={"authorization": key.encode()})
         assert refused(answer, 401)["code"] == "invalid_api_key"
     assert strict.get("/v1/models").status_code == 200
     for path in ("/health", "/ready"):

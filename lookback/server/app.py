@@ -28,6 +28,7 @@ from lookback.server.asking import (
 )
 from lookback.server.desk import Desk
 from lookback.server.errors import ApiError, from_exception, invalid
+from lookback.server.explorer_routes import add_explorer
 from lookback.server.guard import LOG, Guard
 from lookback.server.metrics import Metrics
 from lookback.server.schema import ChatRequest, LookRequest, Message, Ranking, ScoreRequest
@@ -207,6 +208,7 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
         text, kind = metrics.text()
         return Response(text, media_type=kind)
 
+    add_explorer(app, engine, settings)
     _answer_errors(app)
     paths: set[str] = set()
 

@@ -35,6 +35,8 @@ SCORERS = (
     "majority",
 )
 """Those that the page can compute by itself: arithmetic on signals and texts."""
+FIRST = 7
+"""The scene that the page opens on: few things, and the model sees them."""
 FEWEST, MOST = min(COUNTS), max(COUNTS)
 
 
@@ -48,7 +50,7 @@ class About(TypedDict):
         prunes: whether the engine can end the worst candidates early.
         best_of: how many answers are drawn unless somebody says otherwise; `most`: at most.
         scorer, alpha, lam, prune: the server's own; alpha and lam are the model's.
-        temperature, top_p, max_tokens: of a draw; `longest`: what max_tokens may be.
+        temperature, max_tokens: of a draw; `longest`: what max_tokens may be.
     """
 
     model: str
@@ -62,7 +64,6 @@ class About(TypedDict):
     lam: float
     prune: bool
     temperature: float
-    top_p: float
     max_tokens: int
     longest: int
 
@@ -79,6 +80,7 @@ def page_data(about: About) -> dict[str, Any]:
     scorers = {name: get_scorer(name) for name in SCORERS}
     return {
         **about,
+        "first": FIRST,
         "floor": A_FLOOR,
         "general": {"alpha": GENERIC.alpha, "lam": GENERIC.lam},
         "scorers": {

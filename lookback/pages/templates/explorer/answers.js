@@ -26,11 +26,11 @@ function hearChoice(candidates, told) {
   Object.assign(c, { finish: told.finish, scored: { scorer: told.scorer, score: told.score, rank: told.rank } });
 }
 
-/** The first `count` tokens of a candidate as report/maths.js takes them. */
+/** The first `count` tokens of a candidate as report/maths.js takes them; all its token ids. */
 function opened(c, count, floor) {
   const length = Math.min(count, c.tokens.length);
   const whole = length === c.tokens.length;
-  const found = { index: c.index, tokens: c.tokens.slice(0, length), finish: whole ? c.finish : null };
+  const found = { index: c.index, token_ids: c.token_ids, tokens: c.tokens.slice(0, length), finish: whole ? c.finish : null };
   for (const name of RECORDED) found[name] = Float64Array.from(c[name].slice(0, length));
   found.means = Object.fromEntries(RECORDED.map((name) => [name, mean(found[name])]));
   found.logA = found.visual_lookback.map((a) => Math.log(Math.max(a, floor)));

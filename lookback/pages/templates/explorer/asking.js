@@ -15,10 +15,13 @@ function bodyOf(state, picture, model) {
 
 /** The record of an asking that begins now. */
 function newAsking(state, picture, model) {
-  return {
+  const asked = {
     question: state.question, picture, body: bodyOf(state, picture, model), phase: "asking", ahead: 0, shown: 0,
-    candidates: [...Array(state.n).keys()].map(emptyCandidate), abort: new AbortController(), compared: new Map(),
+    candidates: [...Array(state.n).keys()].map(emptyCandidate), abort: new AbortController(),
+    allShown: false, compared: new Map(), looked: new Set(),
   };
+  asked.looks = lookKeeper(asked);
+  return asked;
 }
 
 /** Take in an event of the stream. */
@@ -86,4 +89,25 @@ function endInWords(asked, cs, ranking) {
   if (asked.phase !== "done") return stateInWords(asked, cs, ranking);
   const best = ranking.candidates[ranking.order[0]];
   return `${countOf(cs.length, "answer")}, best: ${best.text.trim() || "an empty one"}`;
+}
+
+/** Why the answers are not about what is shown now; nothing if they are. */
+function staleInWords(asked, picture, question) {
+  if (picture !== asked.picture) return "They are about the picture before: ask again, and see whether the answer follows.";
+  return question.trim() === asked.question ? "" : "They answer the question before.";
+}
+
+/** The best answer to the same question before the scene was changed; null where nothing was. */
+function lastBest({ asked, ranking, picture, state }) {
+  const follows = asked?.phase === "done" && picture.edited && asked.picture !== picture
+    && asked.picture.scene?.seed === picture.scene.seed && asked.question === state.question;
+  return follows ? { uri: asked.picture.uri, text: ranking.candidates[ranking.order[0]].text.trim() } : null;
+}
+
+/** That answer, above those that are written now. */
+function drawBefore(last) {
+  $("before").hidden = !last;
+  if (!last) return;
+  $("before").replaceChildren(h("img", { src: last.uri, alt: "The picture before" }),
+    h("p", {}, h("span", { class: "facts" }, "Before the change the best was"), h("br"), h("span", { dir: "auto" }, last.text)));
 }

@@ -51,7 +51,7 @@ function comparedColumn(kind, c, other, shownPicture) {
     (t) => (own ? `A ${brief(c.visual_lookback[t])}` : `log p ${brief(other.log_prob[t])}, with its picture ${brief(c.log_prob[t])}`));
   const by = own ? [] : [h("span", { class: "fall" }, ` ${signed(other.means.log_prob - c.means.log_prob)}`)];
   return h("div", { class: "column", "data-with": kind },
-    h("h3", {}, WITHOUT[kind]), shownPicture,
+    h("h2", {}, WITHOUT[kind]), shownPicture,
     h("p", { class: "facts" }, `mean log p ${shown(other.means.log_prob, 2)}`, ...by),
     tokens,
     h("p", { class: "facts" }, own ? "shaded by A" : "shaded by how much less likely a word is"));

@@ -26,7 +26,7 @@ const ENDS = { end: "", stop: "", length: "cut at the most tokens" };
 function factsOf(c, group, writing) {
   const facts = [];
   if (c.finish === "pruned") facts.push(`pruned after ${c.tokens.length} tokens`);
-  else if (c.finish === null) facts.push(writing ? "writing…" : "stopped");
+  else if (c.finish === null && !writing) facts.push("stopped");
   else if (ENDS[c.finish]) facts.push(ENDS[c.finish]);
   if (group.length > 1) facts.push(`said ${group.length} times`);
   return facts.join(" · ");
@@ -46,7 +46,7 @@ function drawRow(row, ranking, group, place, [lowest, highest], writing) {
   button.textContent = Number.isNaN(value) ? "–" : String(place + 1);
   button.ariaLabel = `Answer ${index + 1}, ${Number.isNaN(value) ? "without a place" : `place ${place + 1}`}`;
   score.textContent = shown(value, 3);
-  meter.style.setProperty("--strength", (highest > lowest ? (value - lowest) / (highest - lowest) : 1) || 0);
+  meter.style.setProperty("--strength", Number.isNaN(value) ? 0 : (value - lowest) / (highest - lowest || 1));
   drawTokens(tokens, c.tokens, Array.from(ranking.shades[index], ranking.scale.strength));
   const said = c.tokens.length || c.finish === null ? factsOf(c, group, writing) : "empty";
   if (facts.textContent !== said) facts.textContent = said;

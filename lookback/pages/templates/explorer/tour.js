@@ -80,3 +80,17 @@ function tourGuide(steps) {
   new ResizeObserver(place).observe($("explorer"));
   return { offer: () => { $("offer").hidden = known(); } };
 }
+
+/** The tour of this page. */
+const tourSteps = (app) => [
+  { target: "frame", title: "A picture",
+    text: "Take a drawn scene and drag its things about, or drop, paste or photograph a picture of your own." },
+  { target: "form", title: "A question",
+    text: "The model answers it many times, each time a little differently. The next step asks." },
+  { target: "candidates", title: "The ranking", before: () => { if (!app.asked) app.begin(); },
+    text: "Answers appear as they are written. The best supported comes first: likely words, chosen while looking at the picture. The worst end early and fade." },
+  { target: "settings", title: "What counts", before: () => { if (!app.asked) app.begin(); },
+    text: "Move α and λ, or rank by something else: the order follows at once. Words are shaded by the signal that you choose." },
+  { target: "frame", title: "Where it looked", before: () => app.showWord(),
+    text: "Point at a word, or tap it, and the picture shows where the model looked. Below the chosen answer: would it say so without looking?" },
+];

@@ -56,7 +56,7 @@ function thingEditor(data, edit) {
 
   /** Cover the place that a thing leaves with what is behind it. */
   function hole(thing) {
-    const [left, top, right, bottom] = thing.box;
+    const [left, top, right, bottom] = thing.box.map((edge, i) => edge + (i < 2 ? -1 : 1)); // and what rounding lets out
     const cover = h("canvas", { class: "hole" });
     [cover.width, cover.height] = [right - left, bottom - top];
     imageOf(scene.behind).then((image) => cover.getContext("2d").drawImage(image, -left, -top));

@@ -2,6 +2,18 @@
 
 const TOURED = "lookback-toured";
 
+/** Where a box goes so that another can be seen: right of it, left of it, below, above, or at the bottom. */
+function besideOf(box, own, wide) {
+  const within = (top) => Math.max(8, Math.min(top, innerHeight - own.height - 12));
+  if (box.right + own.width + 24 < wide) return [box.right + 16, within(box.top)];
+  if (box.left - own.width - 24 > 0) return [box.left - own.width - 16, within(box.top)];
+  const left = Math.max(8, Math.min(box.left, wide - own.width - 8));
+  const below = box.bottom + 14;
+  if (below + own.height < innerHeight) return [left, below];
+  const above = box.top - own.height - 14;
+  return [left, above > 8 ? above : within(Infinity)];
+}
+
 /** `steps`: [{target, title, text, before}]; `before` is done when the step comes up. */
 function tourGuide(steps) {
   let [at, back] = [null, null];
@@ -11,18 +23,13 @@ function tourGuide(steps) {
     if (at === null) return;
     const target = $(steps[at].target);
     const box = target.getBoundingClientRect();
-    const edge = 6;
+    const [wide, edge] = [document.documentElement.clientWidth, 6];
+    const from = Math.max(2, box.left - edge);
     Object.assign($("ring").style, {
-      left: `${Math.max(2, box.left - edge) + scrollX}px`, top: `${box.top - edge + scrollY}px`,
-      width: `${Math.min(box.width + 2 * edge, innerWidth - 4)}px`, height: `${box.height + 2 * edge}px`,
+      left: `${from + scrollX}px`, top: `${box.top - edge + scrollY}px`,
+      width: `${Math.min(box.right + edge, wide - 2) - from}px`, height: `${box.height + 2 * edge}px`,
     });
-    const own = tour.getBoundingClientRect();
-    const beside = box.right + own.width + 24 < innerWidth;
-    const before = !beside && box.left - own.width - 24 > 0;
-    const left = beside ? box.right + 16 : before ? box.left - own.width - 16 : Math.max(8, Math.min(box.left, innerWidth - own.width - 8));
-    let top = beside || before ? Math.max(16, box.top) : box.bottom + 14;
-    if (top + own.height > innerHeight - 8) top = beside || before ? innerHeight - own.height - 16 : Math.max(8, box.top - own.height - 14);
-    if (!beside && !before && top < 8 + box.height && top < box.bottom && top + own.height > box.top) top = innerHeight - own.height - 12;
+    const [left, top] = besideOf(box, tour.getBoundingClientRect(), wide);
     Object.assign(tour.style, { left: `${left + scrollX}px`, top: `${top + scrollY}px` });
   }
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
@@ -53,6 +53,17 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     503: JSON_ERROR | {"description": "The server is starting, or ends."},
     504: JSON_ERROR | {"description": "It took longer than the deadline."},
 }
+
+
+def json_only(request: Request) -> None:
+    """Let pass JSON: of this kind, browsers send it for no page of another site.
+
+    Raises:
+        ApiError: it is of another kind.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ApiError(415, "send application/json", code="content_type")
 
 
 def make_app(engine: Engine, settings: Settings) -> FastAPI:
@@ -101,6 +112,7 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
 
     @app.post(
         "/v1/chat/completions",
+        dependencies=[Depends(json_only)],
         tags=["OpenAI"],
         responses=ERRORS | {200: bodies.COMPLETION},
         summary="Draw candidates, and return the best",
@@ -130,6 +142,7 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
 
     @app.post(
         "/v1/score",
+        dependencies=[Depends(json_only)],
         tags=["LookBack"],
         responses=ERRORS | {200: {"model": bodies.Scores}},
         summary="Score responses that exist already",
@@ -148,6 +161,7 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
 
     @app.post(
         "/v1/look",
+        dependencies=[Depends(json_only)],
         tags=["LookBack"],
         responses=ERRORS | {200: {"model": bodies.LookBody}},
         summary="Where in the images each token of a response looked",
@@ -240,7 +254,8 @@ def _answer_errors(app: FastAPI) -> None:
         words = str(error.detail or HTTPStatus(error.status_code).phrase)
         return answer(ApiError(error.status_code, words, headers=error.headers))
 
-    async def unreadable(_: Request, error: Any) -> JSONResponse:
+    async def unreadable(request: Request, error: Any) -> JSONResponse:
+        json_only(request)
         return answer(from_validation(error))
 
     async def failed(request: Request, error: Any) -> JSONResponse:

@@ -59,7 +59,7 @@ class Guard:
         limits = self.settings.limits
         body = Body(receive, limits.body_mib * MIB, limits.body_seconds)
         try:
-            self._check(scope["method"], scope["path"], headers)
+            self._check(scope["path"], headers)
             body.check_length(headers.get("content-length"))
             # Beyond its own deadline a request has a little time to say so; and to be read.
             async with asyncio.timeout(limits.seconds + limits.body_seconds):
@@ -72,7 +72,7 @@ class Guard:
         finally:
             self._log(scope, request)
 
-    def _check(self, method: str, path: str, headers: Headers) -> None:
+    def _check(self, path: str, headers: Headers) -> None:
         name = re.sub(r":\d+$", "", headers.get("host", "")).strip("[]")
         if self.settings.local and name not in LOCAL:
             # Another site's page must not reach this server under a name of that site's own.
@@ -86,10 +86,6 @@ class Guard:
                     code="invalid_api_key",
                     headers={"WWW-Authenticate": "Bearer"},
                 )
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if method == "POST" and kind != "application/json":
-            # Of this kind, browsers send it for no page of another site.
-            raise ApiError(415, "send application/json", code="content_type")
 
     async def _answer(self, request: Request, error: ApiError) -> None:
         if request.status:  # its head is out: the connection breaks off

@@ -113,8 +113,8 @@ def test_importance_is_what_the_chosen_layers_maps_say(lb, layers, rows, monkeyp
     decoder.batch_rows = rows
     prefix, prompt = prefill(decoder, inputs), inputs["input_ids"].shape[1]
     vision = (inputs["input_ids"][0] == decoder.image_token).nonzero()[:, 0]
-    with decoder._running(prefix):
-        found = decoder._importance(prefix, RESPONSES, layers)
+    with decoder._running(prefix) as loan:
+        found = decoder._importance(prefix, RESPONSES, layers, loan)
     for response, received in zip(RESPONSES, found, strict=True):
         _, maps = eager_maps(lb.model, whole(lb.model, inputs, response))
         chosen = torch.stack(maps[slice(*layers)])[:, :, prompt:][..., vision]

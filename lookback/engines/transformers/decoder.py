@@ -28,6 +28,7 @@ from lookback.engines.transformers.logits import cheap_to_read, token_stats
 from lookback.engines.transformers.passes import Passes
 from lookback.engines.transformers.prefix import Prefix, SharedCache, SharedPrefix
 from lookback.engines.transformers.rows import Rows
+from lookback.engines.transformers.state import Loan
 from lookback.engines.transformers.tap import reading
 from lookback.engines.transformers.weights import RowWeights
 from lookback.steering import Steering
@@ -81,8 +82,8 @@ class Decoder(Passes):
         shorter = prefix.without_last()
         count = max(1, int(prefix.source * share))
 
-        def hide(batch: list[Sequence[int]]) -> list[Continuation]:
-            received = self._importance(prefix, batch, layers)
+        def hide(batch: list[Sequence[int]], loan: Loan) -> list[Continuation]:
+            received = self._importance(prefix, batch, layers, loan)
             hidden = torch.zeros_like(received, dtype=torch.bool)
             hidden.scatter_(1, received.topk(count).indices, True)
             ids = padded(batch).to(prefix.logits.device)
@@ -90,7 +91,7 @@ class Decoder(Passes):
             rows = torch.cat([asked, ids[:, :-1]], 1)
             reader = SharedPrefix(shorter, hidden=hidden)
             signals = self._room(ids.shape, ids.device)
-            self._read(shorter, reader, rows, ids, signals)
+            self._read(shorter, reader, rows, ids, signals, loan)
             return unpadded(batch, signals)
 
         return self._batched(prefix, responses, hide, progress)
@@ -125,8 +126,9 @@ class Decoder(Passes):
         cache, reader = SharedCache(prefix, 1), RowWeights(prefix, layers)
         tell = progress or (lambda done, total: None)
         tell(1, len(response))
-        with self._running(prefix), reading(reader):
+        with self._running(prefix) as loan, reading(reader):
             for part in self._pieces(1, len(response) - 1):
+                loan.offer()
                 self._forward(ids[:, :-1][:, part], cache, reader, keep=self.last_row)
                 found[1:][part] = reader.rows.take()
                 tell(1 + cache.fed, len(response))
@@ -136,21 +138,21 @@ class Decoder(Passes):
         self,
         prefix: Prefix,
         responses: Sequence[Sequence[int]],
-        work: Callable[[list[Sequence[int]]], list[Continuation]],
+        work: Callable[[list[Sequence[int]], Loan], list[Continuation]],
         progress: Progress | None,
     ) -> list[Continuation]:
         """Work on responses of like length together; results in the order of the responses."""
         self._check_length(prefix, max(len(ids) for ids in responses))
         found: dict[int, Continuation] = {}
-        with self._running(prefix):
+        with self._running(prefix) as loan:
             for batch in batches([len(ids) for ids in responses], self.batch_rows):
-                found |= zip(batch, work([responses[i] for i in batch]), strict=True)
+                found |= zip(batch, work([responses[i] for i in batch], loan), strict=True)
                 if progress is not None:
                     progress(len(found), len(responses))
         return [found[i] for i in range(len(responses))]
 
     def _score(
-        self, prefix: Prefix, responses: list[Sequence[int]], by_layer: bool
+        self, prefix: Prefix, responses: list[Sequence[int]], loan: Loan, by_layer: bool
     ) -> list[Continuation]:
         ids = padded(responses).to(prefix.logits.device)
         n, looks = len(responses), self._looks(by_layer)
@@ -158,24 +160,31 @@ class Decoder(Passes):
         stats = token_stats(prefix.logits.expand(n, -1), ids[:, 0])
         signals[..., 0] = stack_signals(stats, prefix.lookback[:looks, 0].expand(-1, n))
         reader = SharedPrefix(prefix, tap=self.tap, by_layer=by_layer)
-        self._read(prefix, reader, ids[:, :-1], ids[:, 1:], signals[..., 1:])
+        self._read(prefix, reader, ids[:, :-1], ids[:, 1:], signals[..., 1:], loan)
         return unpadded(responses, signals)
 
     def _read(
-        self, prefix: Prefix, reader: SharedPrefix, rows: Tensor, next_ids: Tensor, signals: Tensor
+        self,
+        prefix: Prefix,
+        reader: SharedPrefix,
+        rows: Tensor,
+        next_ids: Tensor,
+        signals: Tensor,
+        loan: Loan,
     ) -> None:
         """Send `rows` (n, R) on after the prefix; row r gives the signals of `next_ids[:, r]`."""
         n, length = rows.shape
         cache = SharedCache(prefix, n)
         with reading(reader):
             for part in self._pieces(n, length):
+                loan.offer()
                 logits, lookback = self._forward(rows[:, part], cache, reader)
                 stats = token_stats(logits.flatten(0, 1), next_ids[:, part].flatten())
                 found = stack_signals(stats, lookback.flatten(1))
                 signals[..., part] = found.unflatten(1, (n, -1))
 
     def _importance(
-        self, prefix: Prefix, responses: list[Sequence[int]], layers: tuple[int, int]
+        self, prefix: Prefix, responses: list[Sequence[int]], layers: tuple[int, int], loan: Loan
     ) -> Tensor:
         """Attention that each source token receives from each response's rows, (n, source)."""
         ids = padded(responses).to(prefix.logits.device)
@@ -185,6 +194,7 @@ class Decoder(Passes):
         cache, reader = SharedCache(prefix, n), Importance(prefix, n, layers)
         with reading(reader):
             for part in self._pieces(n, length):
+                loan.offer()
                 reader.valid = valid[:, part]
                 self._forward(ids[:, part], cache, reader, keep=self.last_row)
         return reader.received
@@ -238,7 +248,7 @@ class Decoder(Passes):
             return self._forward(ids, cache, reader)
 
         rows = Rows(prefix, room, self._looks(by_layer), seed, forward, top)
-        with self._running(prefix), reading(reader):
+        with self._running(prefix) as loan, reading(reader):
             for t in range(1, steps + 1):
                 rows.draw(temperature, top_p, top_k)
                 due = steering is not None and t < steps and steering.due(t)
@@ -258,5 +268,6 @@ class Decoder(Passes):
                 if progress is not None:
                     progress(t, steps)
                 if t < steps:
+                    loan.offer()
                     rows.step()
         return drawn.continuations(rows.signals(), rows.top())

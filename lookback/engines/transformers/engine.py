@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
@@ -16,18 +15,17 @@ from transformers import PreTrainedModel
 from lookback.conversations import Conversation
 from lookback.engines import ABILITIES, Ability, Engine, Identity, Progress, check_sampling
 from lookback.engines.sampling import check_top, draw_of
+from lookback.engines.transformers.answering import answer
 from lookback.engines.transformers.candidates import make_candidates, response_ids
-from lookback.engines.transformers.compat import alone_settings
 from lookback.engines.transformers.continuations import Continuation
 from lookback.engines.transformers.decoder import Decoder
 from lookback.engines.transformers.drawing import Wish, draw_candidates
 from lookback.engines.transformers.prefix import Prefix
 from lookback.engines.transformers.prompts import Prompter
 from lookback.engines.transformers.sources import source_mask
-from lookback.engines.transformers.state import borrowed
 from lookback.engines.transformers.support import end_token_ids, fingerprint
-from lookback.engines.transformers.tap import Unread, reading
 from lookback.engines.transformers.tested import is_checked, suggest_check
+from lookback.engines.transformers.turns import turns_of
 from lookback.families import family_of, video_token_id
 from lookback.signals import Candidate, Candidates
 from lookback.steering.pruning import Prune, pruning_of
@@ -48,8 +46,9 @@ PACKAGES = ("torch", "transformers", "tokenizers")
 class TransformersEngine(Engine):
     """A transformers LVLM with its processor. Made by `lookback.load`.
 
-    Calls from several threads are served one after another. Between calls the model is as it was
-    given: it can be used for anything else.
+    Calls from several threads take turns, step by step, first come first served; what each returns
+    is what it returns alone. Between calls the model is as it was given: it can be used for
+    anything else.
 
     Attributes:
         model: the transformers model.
@@ -80,7 +79,7 @@ class TransformersEngine(Engine):
         )
         self._prompter.check_can_ask()
         self._end_tokens = end_token_ids(model)
-        self._lock = threading.RLock()
+        self._lock = turns_of(model)
 
     def __repr__(self) -> str:
         return f"TransformersEngine({self.name!r}, {self.family.name}, {self.model.device})"
@@ -310,13 +309,10 @@ class TransformersEngine(Engine):
         sampling: dict[str, Any] = {"do_sample": False}
         if temperature > 0:
             sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
-        unread = reading(Unread())
-        with self._lock, unread, borrowed(self.model), torch.no_grad(), torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with self._lock:
             texts = [self._prompter.text(one) for one in conversations]
             inputs = self._prompter.inputs(conversations, texts, self.model)
-            sampling |= alone_settings(self.model.generate)
-            out = self.model.generate(**inputs, max_new_tokens=max_new_tokens, **sampling)
+            out = answer(self.model, inputs, seed, max_new_tokens=max_new_tokens, **sampling)
         new = out[:, inputs["input_ids"].shape[1] :]
         answers: list[str] = self._prompter.tokenizer.batch_decode(new, skip_special_tokens=True)
         return [answer.strip() for answer in answers]

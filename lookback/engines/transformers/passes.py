@@ -21,7 +21,7 @@ from lookback.engines.transformers.compat import uncompiled
 from lookback.engines.transformers.habits import Habits, find_habits
 from lookback.engines.transformers.padding import without_padding
 from lookback.engines.transformers.prefix import Prefix, SharedCache, SharedPrefix
-from lookback.engines.transformers.state import borrowed, snapshot
+from lookback.engines.transformers.state import Loan, snapshot
 from lookback.engines.transformers.support import (
     attention_layers,
     check_supported,
@@ -85,18 +85,15 @@ class Passes:
                 found += self._forward(rows, cache, reader, habits)[0]
         return torch.cat([one.float() for one in found]).log_softmax(-1)
 
-    @contextmanager
-    def _running(self, prefix: Prefix | None = None) -> Iterator[None]:
+    def _running(self, prefix: Prefix | None = None) -> Loan:
         """Passes of a new prompt, or of a prefix's continuations; then the model is as before."""
         if self.model.training:
             raise ValueError("the model is in training mode: call model.eval() first")
-        state = None if prefix is None else prefix.state
-        with (
-            borrowed(self.model, state),
-            torch.no_grad(),
-            tapped(self.configs),
-            uncompiled(self.model),
-        ):
+        return Loan(self.model, None if prefix is None else prefix.state, self._tapping)
+
+    @contextmanager
+    def _tapping(self) -> Iterator[None]:
+        with torch.no_grad(), tapped(self.configs), uncompiled(self.model):
             yield
 
     def prefill(

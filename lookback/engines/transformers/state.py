@@ -8,13 +8,13 @@ finds it as he left it.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
+
+from lookback.engines.transformers.turns import turns_of
 
 # What torch itself keeps on every module (weights, hooks, ...) is nothing that a pass leaves.
 _FIXED = frozenset(vars(torch.nn.Module())) - {"_buffers"}
@@ -22,9 +22,6 @@ _OF_A_PROMPT = ("rope_deltas",)  # None in a fresh model; a prompt without image
 
 State = dict[torch.nn.Module, dict[str, Any]]
 """The attributes of each module; lists and dicts are copies, anything else is the value itself."""
-
-_LOCKS: WeakKeyDictionary[torch.nn.Module, threading.RLock] = WeakKeyDictionary()
-_LOCKS_LOCK = threading.Lock()
 
 
 @contextmanager
@@ -37,8 +34,10 @@ def borrowed(model: torch.nn.Module, state: State | None = None) -> Iterator[Non
         model: the model.
         state: of the prompt that goes on; None to begin a new prompt.
     """
-    with _lock(model):
+    turns = turns_of(model)
+    with turns:
         before = snapshot(model)
+        turns.lent += 1
         try:
             if state is None:
                 _forget(model)
@@ -46,7 +45,52 @@ def borrowed(model: torch.nn.Module, state: State | None = None) -> Iterator[Non
                 restore(state)
             yield
         finally:
+            turns.lent -= 1
             restore(before)
+
+
+class Loan:
+    """`borrowed`, with more around it, that can be interrupted between two passes.
+
+    Args:
+        model: the model.
+        state: of the prompt that goes on; None to begin a new prompt.
+        around: makes what else is to last as long as the model is borrowed.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        state: State | None = None,
+        around: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
+        self._model = model
+        self._state = state
+        self._around = around
+        self._turns = turns_of(model)
+        self._open = ExitStack()
+
+    def __enter__(self) -> Loan:
+        with ExitStack() as stack:
+            stack.enter_context(borrowed(self._model, self._state))
+            stack.enter_context(self._around())
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
+
+    def offer(self) -> None:
+        """Let others that wait for the model have it first, as it was before the loan.
+
+        Not inside another loan of the same thread: that one's passes are not to be interrupted.
+        """
+        if not self._turns.wanted or self._turns.lent > 1:
+            return
+        self._state = snapshot(self._model)  # passes may have moved it on
+        self._open.close()
+        self._turns.offer()
+        self.__enter__()
 
 
 def snapshot(model: torch.nn.Module) -> State:
@@ -85,11 +129,6 @@ def _forget(model: torch.nn.Module) -> None:
         for name in _OF_A_PROMPT:
             if vars(module).get(name) is not None:
                 setattr(module, name, None)
-
-
-def _lock(model: torch.nn.Module) -> threading.RLock:
-    with _LOCKS_LOCK:
-        return _LOCKS.setdefault(model, threading.RLock())
 
 
 def _copied(value: Any) -> Any:

@@ -1,0 +1,433 @@
+"""Threads that share one model: each gets what it gets alone, and none waits for another's end."""
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from weakref import WeakKeyDictionary
+
+import pytest
+import torch
+from engines.reference import QUESTION, noise
+from zoo import build
+
+import lookback
+from lookback.engines.transformers import turns as turns_file
+from lookback.engines.transformers.state import Loan, snapshot
+from lookback.engines.transformers.turns import Turns, turns_of
+from lookback.signals import SIGNALS
+
+WAIT = 60
+
+
+def wait_until(true):
+    end = time.monotonic() + WAIT
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def engine(name):
+    if name == "embedded":
+        return lookback.load()
+    zoo = build(name)
+    return lookback.load(zoo.model, zoo.processor)
+
+
+@pytest.fixture(autouse=True)
+def every_step(monkeypatch):
+    """Turns of one step each."""
+    monkeypatch.setattr(turns_file, "LEAST", 0.0)
+    monkeypatch.setattr(turns_file, "_TURNS", WeakKeyDictionary())
+
+
+def take(turns, log):
+    with turns:
+        log.append(True)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+class Crowd:
+    """Threads that begin in a known order, each when the one before it waits for its turn."""
+
+    def __init__(self, turns):
+        self.turns, self.log, self.threads = turns, [], []
+
+    def add(self, work):
+        before = len(self.turns._waiting)
+        thread = threading.Thread(target=work)
+        thread.start()
+        self.threads.append(thread)
+        wait_until(lambda: len(self.turns._waiting) > before)
+
+    def join(self):
+        for thread in self.threads:
+            thread.join(WAIT)
+            assert not thread.is_alive()
+
+
+class TestTurns:
+    def test_first_come_first_served(self):
+        turns = Turns()
+        crowd = Crowd(turns)
+
+        def work(name):
+            with turns:
+                crowd.log.append(name)
+
+        with turns:
+            for name in "abcde":
+                crowd.add(lambda name=name: work(name))
+        crowd.join()
+        assert crowd.log == list("abcde")
+        assert not turns.wanted
+
+    def test_who_offers_comes_after_those_that_wait(self):
+        turns = Turns()
+        crowd = Crowd(turns)
+
+        def work(name):
+            with turns, turns:  # however often it is held
+                for step in range(3):
+                    crowd.log.append(f"{name}{step}")
+                    turns.offer()
+
+        with turns:
+            for name in "abc":
+                crowd.add(lambda name=name: work(name))
+        crowd.join()
+        assert crowd.log == [f"{name}{step}" for step in range(3) for name in "abc"]
+        assert turns.acquire(blocking=False)
+        turns.release()
+
+    def test_nobody_else_can_take_or_give_up_what_is_held(self):
+        turns = Turns()
+        with turns, ThreadPoolExecutor(1) as pool:
+            assert turns.acquire()
+            turns.release()
+            turns.offer()  # to nobody
+            assert not pool.submit(turns.acquire, blocking=False).result(WAIT)
+            with pytest.raises(RuntimeError, match="does not have it"):
+                pool.submit(turns.release).result(WAIT)
+            pool.submit(turns.offer).result(WAIT)  # has nothing to offer
+        with pytest.raises(RuntimeError, match="does not have it"):
+            turns.release()
+
+    @pytest.mark.parametrize("how", ["acquire", "offer"])
+    def test_ctrl_c_while_it_waits_leaves_the_others_right(self, how):
+        turns = Turns()
+        inside, leave, done = threading.Event(), threading.Event(), []
+
+        def hold():
+            with turns:
+                inside.set()
+                assert leave.wait(WAIT)
+
+        def interrupt():
+            ready = 1 if how == "acquire" else 0
+            wait_until(lambda: inside.is_set() and len(turns._waiting) > ready - 1)
+            last = threading.Thread(target=take, args=(turns, done))
+            waiting = len(turns._waiting)
+            last.start()
+            wait_until(lambda: len(turns._waiting) > waiting)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        holder, killer = threading.Thread(target=hold), threading.Thread(target=interrupt)
+        if how == "acquire":
+            holder.start()
+            assert inside.wait(WAIT)
+            killer.start()
+            with pytest.raises(KeyboardInterrupt):
+                turns.acquire()
+        else:
+            turns.acquire()
+            with turns:
+                holder.start()
+                wait_until(lambda: turns._waiting)
+                killer.start()
+                with pytest.raises(KeyboardInterrupt):
+                    turns.offer()
+            turns.release()
+        leave.set()
+        for thread in (holder, killer):
+            thread.join(WAIT)
+        wait_until(lambda: len(done) == 1)
+        assert not turns._lost
+        assert turns.acquire(blocking=False)  # nobody has it, nobody waits
+        turns.release()
+
+    def test_a_turn_lasts_for_a_while(self, monkeypatch):
+        clock = Clock()
+        monkeypatch.setattr(turns_file.time, "monotonic", clock)
+        turns, log = Turns(least=2.0), []
+        with turns:
+            thread = threading.Thread(target=take, args=(turns, log))
+            thread.start()
+            while not turns._waiting:
+                time.sleep(0.001)
+            assert not turns.wanted
+            clock.now += 1.9
+            assert not turns.wanted
+            clock.now += 0.2
+            assert turns.wanted
+            turns.offer()
+            assert log
+            assert turns._since == clock.now
+        thread.join(WAIT)
+        assert turns_file.Turns(0.5).least == 0.5
+
+    def test_each_model_has_its_own(self):
+        one, other = torch.nn.Module(), torch.nn.Module()
+        assert turns_of(one) is turns_of(one)
+        assert turns_of(one) is not turns_of(other)
+
+
+class TestLoan:
+    def test_others_find_the_model_as_it_was_and_it_goes_on_as_it_had_become(self):
+        model = torch.nn.Module()
+        model.rope_deltas, model.length = torch.tensor(1), 5
+        left, seen = snapshot(model), []
+        turns = turns_of(model)
+        entered = []
+
+        def other():
+            with turns:
+                seen.append(snapshot(model))
+
+        class Around:
+            def __enter__(self):
+                entered.append("in")
+
+            def __exit__(self, *error):
+                entered.append("out")
+
+        with Loan(model, {model: {"rope_deltas": torch.tensor(2)}}, Around) as loan:
+            model.length = 9
+            own = snapshot(model)
+            loan.offer()  # to nobody
+            assert entered == ["in"]
+            thread = threading.Thread(target=other)
+            thread.start()
+            wait_until(lambda: turns._waiting)
+            loan.offer()
+            assert snapshot(model) == own
+            assert entered == ["in", "out", "in"]
+        assert seen == [left]
+        assert snapshot(model) == left
+        assert entered == ["in", "out", "in", "out"]
+
+    def test_a_loan_inside_another_is_not_interrupted(self):
+        model = torch.nn.Module()
+        turns, seen = turns_of(model), []
+        with Loan(model), Loan(model) as inner:
+            thread = threading.Thread(target=take, args=(turns, seen))
+            thread.start()
+            wait_until(lambda: turns._waiting)
+            inner.offer()
+            assert not seen
+        thread.join(WAIT)
+        assert seen == [True]
+
+
+def numbers(found):
+    if isinstance(found, list):
+        return found
+    if hasattr(found, "weights"):
+        return found.weights.tolist()
+    return [(c.token_ids.tolist(), *(getattr(c, s).tolist() for s in SIGNALS)) for c in found]
+
+
+def tasks(lb):
+    """Work of every kind, on several prompts."""
+    draw = {"max_new_tokens": 9, "temperature": 1.1}
+    long = ["red dog two cats on a table", "blue", "two"]
+    return {
+        "sample": lambda: lb.sample(noise(1), QUESTION, 3, **draw, seed=1),
+        "another": lambda: lb.sample(noise(2), "who?", 5, **draw, seed=2),
+        "score": lambda: lb.score(noise(3), "what is it?", long),
+        "look": lambda: lb.look(noise(4), QUESTION, long[0]),
+        "generate": lambda: lb.generate(noise(5), QUESTION, max_new_tokens=9),
+        "chance": lambda: lb.generate(noise(5), "?", max_new_tokens=9, temperature=1.3, seed=3),
+    }
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Responses that are scored token by token."""
+
+    def make(lb):
+        monkeypatch.setattr(lb._decoder, "batch_rows", 1)
+
+    return make
+
+
+MODELS = ["embedded", "qwen2_vl", "gemma3", "llava", "lfm2_vl", "qwen3_5", "llava+granitemoehybrid"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_gets_what_it_gets_alone(name, small_pieces):
+    lb = engine(name)
+    small_pieces(lb)
+    work = tasks(lb)
+    if name in ("embedded", "qwen2_vl", "gemma3", "llava"):  # others cannot go back by a token
+        chosen = {"layers": (0, 1), "share": 0.5}
+        work["knockout"] = lambda: lb.knockout(noise(6), QUESTION, ["red", "two"], **chosen)
+    alone = {task: numbers(run()) for task, run in work.items()}
+    rng, left = torch.random.get_rng_state(), snapshot(lb.model)
+    switches = count_switches(lb)
+    with ThreadPoolExecutor(len(work)) as pool, lb._lock:
+        found = {task: pool.submit(run) for task, run in work.items()}
+        wait_until(lambda: len(lb._lock._waiting) == len(work))
+        lb._lock.offer()
+        lb._lock.offer()
+    found = {task: numbers(one.result(WAIT)) for task, one in found.items()}
+    assert found == alone  # to the last bit
+    assert torch.equal(rng, torch.random.get_rng_state())
+    assert_same_state(snapshot(lb.model), left)
+    assert len(switches) > 3 * len(work)
+    assert not lb._lock.wanted
+
+
+def assert_same_state(found, left):
+    for module, values in left.items():
+        assert found[module].keys() == values.keys()
+        tensors = {k: v for k, v in values.items() if isinstance(v, torch.Tensor)}
+        assert all(torch.equal(found[module][k], v) for k, v in tensors.items())
+
+
+def count_switches(lb):
+    """A list that grows whenever the turn is handed on."""
+    seen, real = [], lb._lock._hand_on
+
+    def hand_on():
+        seen.append(1)
+        real()
+
+    lb._lock._hand_on = hand_on
+    return seen
+
+
+def test_three_at_work_take_steps_in_turn():
+    lb = engine("llava")
+    log, lock = [], lb._lock
+
+    def draw(i):
+        return lb.sample(
+            noise(i), QUESTION, 2, max_new_tokens=12, seed=i, stop=None,
+            progress=lambda done, total: log.append((i, done)),
+        )  # fmt: skip
+
+    with ThreadPoolExecutor(3) as pool, lock:
+        found = [pool.submit(draw, i) for i in range(3)]
+        wait_until(lambda: len(lock._waiting) == 3)
+    for one in found:
+        one.result(WAIT)
+    at = {i: [k for k, (who, _) in enumerate(log) if who == i] for i in range(3)}
+    steps = min(map(len, at.values()))
+    assert steps > 3
+    for i in range(3):
+        between = [b - a - 1 for a, b in zip(at[i][: steps - 1], at[i][1:steps], strict=True)]
+        # The first step of each comes with its prompt's pass, when not all are at work yet.
+        assert set(between[1:]) == {2}
+        assert max(between) <= 3
+
+
+def test_a_short_question_does_not_wait_for_a_long_one():
+    lb = engine("llava")
+    log = []
+
+    def tell(done, total):
+        log.append(done)
+        if done == 1:
+            thread.start()
+            wait_until(lambda: lb._lock._waiting)
+
+    def short():
+        lb.score(noise(), "?", ["red"])
+        log.append("short")
+
+    thread = threading.Thread(target=short)
+    lb._end_tokens = []
+    lb.sample(noise(), QUESTION, 3, max_new_tokens=20, seed=1, progress=tell)
+    thread.join(WAIT)
+    assert log.index("short") <= 3
+    assert log[-1] == 20
+
+
+def test_what_goes_wrong_in_one_leaves_the_others_right():
+    lb = engine("qwen2_vl")
+    work = tasks(lb)
+    alone = {task: numbers(run()) for task, run in work.items()}
+
+    def fail(done, total):
+        if done == 3:
+            raise OSError("gone")
+
+    bad = [
+        lambda: lb.sample(noise(), "?", 3, max_new_tokens=9, seed=4, progress=fail),
+        lambda: lb.score(b"no image", "?", ["red"]),
+    ]
+    with ThreadPoolExecutor(len(work) + 2) as pool, lb._lock:
+        failed = [pool.submit(one) for one in bad]
+        found = {task: pool.submit(run) for task, run in work.items()}
+        wait_until(lambda: len(lb._lock._waiting) > len(work))
+    assert {task: numbers(one.result(WAIT)) for task, one in found.items()} == alone
+    assert isinstance(failed[0].exception(WAIT), OSError)
+    assert isinstance(failed[1].exception(WAIT), ValueError)
+    assert lb._lock.acquire(blocking=False)
+    lb._lock.release()
+
+
+def test_who_has_the_turn_may_ask_again_while_others_wait():
+    lb = engine("qwen2_vl")
+
+    def ask():
+        return lb.sample(noise(1), QUESTION, 2, max_new_tokens=6, seed=1, progress=tell)
+
+    def tell(done, total):
+        if again:
+            inner.append(numbers(lb.score(noise(2), "who?", ["a red dog", "two"])))
+            inner.append(numbers(lb.sample(noise(2), "who?", 2, max_new_tokens=3, seed=5)))
+
+    again, inner = [], []
+    alone = numbers(ask())
+    expected = [
+        numbers(lb.score(noise(2), "who?", ["a red dog", "two"])),
+        numbers(lb.sample(noise(2), "who?", 2, max_new_tokens=3, seed=5)),
+    ]
+    again.append(1)
+    with ThreadPoolExecutor(3) as pool, lb._lock:
+        found = [pool.submit(ask) for _ in range(3)]
+        wait_until(lambda: len(lb._lock._waiting) == 3)
+    assert [numbers(one.result(WAIT)) for one in found] == [alone] * 3
+    assert len(inner) >= 6
+    assert inner == expected * (len(inner) // 2)
+
+
+def test_ctrl_c_in_a_draw_leaves_the_others_right():
+    lb = engine("llava")
+    alone = numbers(lb.sample(noise(2), QUESTION, 3, max_new_tokens=8, seed=2))
+    found = []
+
+    def other():
+        found.append(numbers(lb.sample(noise(2), QUESTION, 3, max_new_tokens=8, seed=2)))
+
+    def interrupt(done, total):
+        if done == 1:
+            thread.start()
+            wait_until(lambda: lb._lock._waiting)
+            signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=other)
+    with pytest.raises(KeyboardInterrupt):
+        lb.sample(noise(1), QUESTION, 3, max_new_tokens=8, seed=1, progress=interrupt)
+    thread.join(WAIT)
+    assert found == [alone]
+    assert numbers(lb.sample(noise(2), QUESTION, 3, max_new_tokens=8, seed=2)) == alone

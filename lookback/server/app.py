@@ -222,7 +222,7 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
         text, kind = metrics.text()
         return Response(text, media_type=kind)
 
-    add_explorer(app, engine, settings)
+    add_explorer(app, engine, settings, [Depends(json_only)])
     _answer_errors(app)
     paths: set[str] = set()
 
@@ -255,7 +255,8 @@ def _answer_errors(app: FastAPI) -> None:
         return answer(ApiError(error.status_code, words, headers=error.headers))
 
     async def unreadable(request: Request, error: Any) -> JSONResponse:
-        json_only(request)
+        if request.method == "POST":
+            json_only(request)
         return answer(from_validation(error))
 
     async def failed(request: Request, error: Any) -> JSONResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import Body, FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -38,8 +38,15 @@ def about(engine: Engine, settings: Settings) -> explorer.About:
     }
 
 
-def add_explorer(app: FastAPI, engine: Engine, settings: Settings) -> None:
-    """Add its routes to the server's."""
+def add_explorer(app: FastAPI, engine: Engine, settings: Settings, posted: list[Any]) -> None:
+    """Add its routes to the server's.
+
+    Args:
+        app: the server's.
+        engine: answers.
+        settings: what it was told at its start.
+        posted: what must hold for a body that is sent (FastAPI's dependencies).
+    """
     told = about(engine, settings)
     kept: list[str] = []
 
@@ -53,6 +60,6 @@ def add_explorer(app: FastAPI, engine: Engine, settings: Settings) -> None:
     def drawn(seed: int) -> Response:
         return JSONResponse(explorer.scene_of(seed))
 
-    @app.post("/explorer/scene", include_in_schema=False)
-    def edited(body: Any = Body()) -> Response:
+    @app.post("/explorer/scene", include_in_schema=False, dependencies=posted)
+    def edited(body: Annotated[Any, Body()]) -> Response:
         return JSONResponse(explorer.scene_from(body))

@@ -24,7 +24,7 @@ function openPage(data) {
   app.draw = () => {
     const writing = app.isWriting();
     drawSettings(state, data, app.asked?.candidates.length ?? 0);
-    [$("ask").hidden, $("stop").hidden] = [writing, !writing];
+    swap($("stop"), $("ask"), writing);
     $("ask").textContent = isThere() ? "Ask again" : "Ask";
     $("save-picture").disabled = $("save-json").disabled = !isThere() || writing;
     $("explorer").ariaBusy = writing;
@@ -84,6 +84,14 @@ function openPage(data) {
   $("dismiss").addEventListener("click", app.forgive);
 
   return app;
+}
+
+/** Show the one button or the other; who was on the one is then on the other. */
+function swap(one, other, first) {
+  const [next, last] = first ? [one, other] : [other, one];
+  const held = document.activeElement === last;
+  [next.hidden, last.hidden] = [false, true];
+  if (held) next.focus();
 }
 
 /** Under the chosen answer: the way to compare it, or what was found. */
@@ -152,7 +160,7 @@ function listenToAsking(app) {
     event.preventDefault();
     app.begin();
   });
-  $("stop").addEventListener("click", () => { app.stop(); $("ask").focus(); });
+  $("stop").addEventListener("click", app.stop);
 }
 
 /** Choosing an answer, and comparing it. */

@@ -23,7 +23,7 @@ from server.serving import embedded
 from lookback.benchmarks.scenes.render import render
 from lookback.benchmarks.scenes.scene import sample_scene
 from lookback.scores.base import best_first
-from lookback.server.explorer import FIRST
+from lookback.server.explorer import FIRST, SCORERS
 
 pytestmark = needs_chromium
 
@@ -114,6 +114,28 @@ def test_settings_rank_in_place(asked, drawn, name, setting):
     check_order(asked, drawn.scores(name, **setting))
     _, requests = logs(asked)
     assert [url for url in requests if not url.startswith("data:")] == []  # nobody was asked
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_every_scorer_can_be_asked_by(opened, name):
+    put(opened, scorer=name, n=5)
+    ask(opened, QUESTION)
+    assert text(opened, "#state-text").startswith("5 answers")
+    served = {c["index"]: c["scored"]["rank"] for c in exported(opened)["candidates"]}
+    shown = {members[0]: place for members, place, _ in ranking(opened)}
+    assert {i: served[i] for i in shown} == shown  # the server ranks as the page does
+
+
+def test_one_answer_comes_live(opened):
+    put(opened, n=1)
+    ask(opened, QUESTION)
+    picture = render(sample_scene(FIRST))
+    drawing = {"seed": 42, "temperature": 1.2, "top_p": 0.9, "max_new_tokens": 256}
+    true = embedded().sample(picture, QUESTION, n=1, **drawing)[0]
+    [one] = exported(opened)["candidates"]
+    assert one["tokens"] == list(true.tokens)
+    np.testing.assert_allclose(one["visual_lookback"], true.visual_lookback, rtol=1e-4)
+    assert text(opened, "#state-text") == "1 answer."
 
 
 def test_fewer_of_those_drawn(asked, drawn):

@@ -2,21 +2,23 @@
 
 const WRITING = ["asking", "queued", "writing"];
 
-function bodyOf(state, picture, model) {
+/** What is sent. Only some scorers have α and λ; a schedule of the server's own comes before the usual one. */
+function bodyOf(state, picture, data) {
+  const setting = BY_SETTING.includes(state.scorer) ? { alpha: state.alpha, lam: state.lam } : {};
+  const usual = data.prune ? {} : { prune: "half" };
   return {
-    model, messages: messagesOf(state.question, picture.uri), stream: true, n: state.n,
+    model: data.model, messages: messagesOf(state.question, picture.uri), stream: true, n: state.n,
     temperature: state.temperature, max_tokens: state.max_tokens, seed: state.seed,
     lookback: {
-      best_of: state.n, scorer: state.scorer, alpha: state.alpha, lam: state.lam, prune: state.prune ? "half" : null,
-      signals: true, watch: true,
+      best_of: state.n, scorer: state.scorer, ...setting, ...(state.prune ? usual : { prune: null }), signals: true, watch: true,
     },
   };
 }
 
 /** The record of an asking that begins now. */
-function newAsking(state, picture, model) {
+function newAsking(state, picture, data) {
   const asked = {
-    question: state.question, picture, body: bodyOf(state, picture, model), phase: "asking", ahead: 0, shown: 0,
+    question: state.question, picture, body: bodyOf(state, picture, data), phase: "asking", ahead: 0, shown: 0,
     candidates: [...Array(state.n).keys()].map(emptyCandidate), abort: new AbortController(),
     allShown: false, compared: new Map(), looked: new Set(),
   };
@@ -77,7 +79,7 @@ function stateInWords(asked, cs, ranking) {
     asking: () => "Asking…",
     queued: () => (asked.ahead ? `Waiting: ${countOf(asked.ahead, "request")} before this one.` : "It is this one’s turn."),
     writing: () => `Writing ${countOf(cs.length, "answer")}: ${ended} ended${also}.`,
-    done: () => `${countOf(cs.length, "answer")}${also}, ${ranking.groups.length} different.`,
+    done: () => `${countOf(cs.length, "answer")}${also}${cs.length > 1 ? `, ${ranking.groups.length} different` : ""}.`,
     stopped: () => `Stopped: ${ended} of ${cs.length} had ended.`,
     failed: () => "",
   };

@@ -123,7 +123,7 @@ function listenToAsking(app) {
     app.forgive();
     app.unpoint();
     drawBefore(lastBest(app));
-    const mine = newAsking(state, app.picture, data.model);
+    const mine = newAsking(state, app.picture, data);
     app.asked = mine;
     state.candidate = candidate;
     if (state.among > state.n) state.among = null;

@@ -15,7 +15,7 @@ function drawPicture(picture, { embedded, world }) {
   $("picture").src = picture.uri;
   $("picture").alt = scene ? altOf(scene, world.places) : `Your picture: ${picture.name}`;
   $("picture-hint").textContent = scene
-    ? "Drag a thing elsewhere, or click it to change it." : "Drop or paste another at any time. It goes to this server and nowhere else.";
+    ? `Drag a thing elsewhere, or click it to change it${embedded ? "." : "; or drop, paste or choose a picture of your own."}` : "Drop or paste another at any time. It goes to this server and nowhere else.";
   $("picture-note").hidden = !embedded;
   $("picture-note").classList.toggle("warn", !scene);
   $("picture-note").textContent = NOTES[scene ? "drawing" : "photo"];

@@ -22,12 +22,15 @@ from server.serving import embedded
 
 from lookback.benchmarks.scenes.render import render
 from lookback.benchmarks.scenes.scene import sample_scene
+from lookback.benchmarks.scenes.world import PLACES
+from lookback.regions import mass
 from lookback.scores.base import best_first
 from lookback.server.explorer import FIRST, SCORERS
 
 pytestmark = needs_chromium
 
 QUESTION = "Describe the picture."
+NINTHS = [(x / 3, y / 3, (x + 1) / 3, (y + 1) / 3) for y in range(3) for x in range(3)]
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +199,10 @@ def test_where_a_word_looked_is_painted_on_the_picture(asked, drawn, row):
     assert top - 0.01 <= brightest[1] < bottom
     tip = text(asked, "#tip")
     assert f"{drawn[index].visual_lookback[first]:.3f}" in tip
-    assert "looked mostly" in tip
+    look_share = [mass(weights, look.pictures[0].boxes, part) for part in NINTHS]
+    share = max(look_share) / weights.sum()
+    best = PLACES[int(np.argmax(look_share))]
+    assert f"looked most at the {best}: {100 * share:.0f} % of its look" in tip
     asked.switch_to.active_element.send_keys("\ue00c")  # Escape
     assert asked.execute_script("return $('tip').hidden && !$('frame').dataset.word")
 

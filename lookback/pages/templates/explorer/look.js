@@ -64,9 +64,14 @@ function clearMap() {
   $("map-legend").hidden = true;
 }
 
-/** In words, for a tip: in which part of the picture it looked most. */
-function placeInWords(look, span) {
+/** The part of the picture, of nine, at which a word looked most, in words for the tip. */
+function placeInWords(look, span, mode, places) {
   const [picture] = look.pictures;
-  const found = placeOf(lookedAt(look, picture, span, "raw").raw, picture.boxes);
-  return found && `mostly ${found[0]}: ${shown(100 * found[1], 0)} % of it`;
+  const seen = lookedAt(look, picture, span, mode);
+  const parts = places.map((_, i) => [i % 3, Math.floor(i / 3)].flatMap((at) => at / 3))
+    .map(([left, top]) => amount(seen, picture.boxes, [left, top, left + 1 / 3, top + 1 / 3]));
+  const best = parts.reduce((found, value, i) => (value > parts[found] ? i : found), 0);
+  const whole = mass(seen.raw, picture.boxes, EVERYWHERE);
+  const much = mode === "raw" ? `${shown(100 * parts[best] / whole, 0)} % of its look` : `${shown(parts[best], 1)} × its other words`;
+  return `most at the ${places[best]}: ${much}`;
 }

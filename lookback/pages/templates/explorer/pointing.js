@@ -45,7 +45,7 @@ function listenToWords(app) {
     if (pointed !== word || app.asked !== asked) return;
     if (typeof look === "string") return void addToTip(word, h("p", {}, look));
     const span = spanOf(word);
-    const more = [h("p", {}, `looked ${placeInWords(look, span)}`)];
+    const more = [h("p", {}, `looked ${placeInWords(look, span, state.map, data.world.places)}`)];
     if (app.picture === asked.picture) {
       drawMapLegend(look, span, state.map, paintWord($("frame"), look, span, state.map));
       $("frame").dataset.word = `${index} ${span.first}`;

@@ -32,19 +32,24 @@ function factsOf(c, group, writing) {
   return facts.join(" · ");
 }
 
+/** Its place, and what it is called by it. */
+function drawPlace(row, place, value) {
+  const { button } = row.parts;
+  row.dataset.rank = place + 1;
+  button.textContent = Number.isNaN(value) ? "–" : String(place + 1);
+  button.ariaLabel = `Answer ${Number(row.dataset.index) + 1}, ${Number.isNaN(value) ? "without a place" : `place ${place + 1}`}`;
+}
+
 /** One row as its answer stands now. */
-function drawRow(row, ranking, group, place, [lowest, highest], writing) {
+function drawRow(row, ranking, group, [lowest, highest], writing) {
   const index = group[0];
   const c = ranking.candidates[index];
-  const { button, score, meter, tokens, facts } = row.parts;
+  const { score, meter, tokens, facts } = row.parts;
   const value = ranking.scores[index];
-  row.dataset.rank = place + 1;
   row.dataset.score = value;
   row.dataset.members = group.join(" ");
   row.classList.toggle("pruned", c.finish === "pruned");
   row.classList.toggle("writing", c.finish === null && writing);
-  button.textContent = Number.isNaN(value) ? "–" : String(place + 1);
-  button.ariaLabel = `Answer ${index + 1}, ${Number.isNaN(value) ? "without a place" : `place ${place + 1}`}`;
   score.textContent = shown(value, 3);
   meter.style.setProperty("--strength", Number.isNaN(value) ? 0 : (value - lowest) / (highest - lowest || 1));
   drawTokens(tokens, c.tokens, Array.from(ranking.shades[index], ranking.scale.strength));
@@ -71,21 +76,20 @@ function glide(list, reorder) {
 /** Draw the list. `moves`: whether rows may change places now. */
 function drawRanking(list, ranking, writing, moves) {
   const known = ranking.scores.filter((s) => !Number.isNaN(s));
-  const ends = [Math.min(...known), Math.max(...known)];
+  const ends = [Math.min(...known), Math.max(...known)]; // of nothing: no meter is drawn then
   const rows = new Map([...list.children].map((row) => [Number(row.dataset.index), row]));
   const wanted = ranking.groups.map((group) => {
     const row = group.map((i) => rows.get(i)).find(Boolean) ?? emptyRow(group[0]);
     row.dataset.index = group[0];
     return row;
   });
-  ranking.groups.forEach((group, place) => drawRow(wanted[place], ranking, group, ranking.order.indexOf(group[0]), ends, writing));
-  const same = wanted.length === list.children.length && wanted.every((row, i) => list.children[i] === row);
-  if (same) return;
-  if (moves || wanted.length !== list.children.length) {
-    const held = document.activeElement;
-    glide(list, () => list.replaceChildren(...wanted));
-    if (held && held !== document.activeElement && list.contains(held)) held.focus({ preventScroll: true });
-  }
+  ranking.groups.forEach((group, i) => drawRow(wanted[i], ranking, group, ends, writing));
+  if (!moves && wanted.length === list.children.length) return;
+  ranking.groups.forEach(([index], i) => drawPlace(wanted[i], ranking.order.indexOf(index), ranking.scores[index]));
+  if (wanted.length === list.children.length && wanted.every((row, i) => list.children[i] === row)) return;
+  const held = document.activeElement;
+  glide(list, () => list.replaceChildren(...wanted));
+  if (held !== document.activeElement && list.contains(held)) held.focus({ preventScroll: true });
 }
 
 /** What the lightest and the darkest mean. */

@@ -24,7 +24,7 @@ function fillSettings(data) {
 }
 
 const FORMULAS = {
-  lookback: "S = Σ q(t) · (log p + α log A): α says how much looking counts, λ how much more the words count that looked most.",
+  lookback: "S = Σ q(t) · (log p + α log A) with q(t) ∝ A to the power λ: α weighs looking, λ the words that looked most.",
   majority: "The answer that was given most often; among equals, the one that LookBack puts first.",
 };
 

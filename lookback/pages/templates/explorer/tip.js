@@ -23,6 +23,7 @@ function smallPicture(uri) {
 
 /** Beside a word, and wholly on the screen. */
 function placeTip(word) {
+  $("tip").style.left = "0"; // so that its width is its own, not what was left beside the word
   const [box, own] = [word.getBoundingClientRect(), $("tip").getBoundingClientRect()];
   const above = box.bottom + own.height + 12 > innerHeight && box.top > own.height + 8;
   $("tip").style.top = `${above ? box.top - own.height - 6 : box.bottom + 6}px`;

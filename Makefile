@@ -12,7 +12,7 @@ SEED ?= 1
 
 .PHONY: demo test bench hostile lint types tests test-zoo test-oldest test-wheel clean
 .PHONY: docs notebooks commands-page models-table bench-scorers train-embedded evaluate-embedded
-.PHONY: reproduce budget pictures explorer-picture test-vllm bench-vllm
+.PHONY: reproduce budget pictures explorer-picture test-vllm bench-vllm load
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -87,11 +87,16 @@ explorer-picture: $(VENV)/ready
 bench: $(VENV)/ready
 	$(BIN)/python bench/speed.py
 	$(BIN)/python bench/pruning.py
+	$(BIN)/python bench/prefixes.py
 	$(BIN)/python bench/operations.py
 	$(BIN)/python bench/memory.py
 	$(BIN)/python bench/formula.py
 	$(BIN)/python bench/studies.py
 	$(BIN)/python bench/start.py
+
+# 200 clients at `lookback serve` for two minutes, many of which misbehave.
+load: $(VENV)/ready
+	$(BIN)/python bench/serving_load.py
 
 # What the tap costs inside vLLM, and what vLLM gains.
 bench-vllm: $(VLLM)/ready

@@ -12,6 +12,8 @@ import asyncio
 import os
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -24,6 +26,8 @@ from PIL import Image
 
 import lookback
 from lookback.conversations import Conversation
+from lookback.engines.listening import Listener
+from lookback.engines.vllm import scoring
 from lookback.engines.vllm.asking import Asking
 
 QUESTION = "Describe the picture."
@@ -146,7 +150,7 @@ def score_ways(engine, n, tokens, rounds):
     responses = [one.token_ids for one in drawn]
 
     async def read():
-        await asyncio.gather(*(engine._read(prompt, ids, False) for ids in responses))
+        await asyncio.gather(*(scoring.read(engine, prompt, ids, False) for ids in responses))
 
     async def decode():
         # A decode that is forced to given tokens has the steps of one that draws them.
@@ -170,6 +174,39 @@ def score_ways(engine, n, tokens, rounds):
     print(f"  {n} given responses of {tokens} tokens, time over that of reading them")
     for way, took in best.items():
         print(f"    {way.__name__:16} {took / best[read]:.2f}")
+
+
+def listening(engine, threads, n, tokens, rounds):
+    """Tokens per second of threads that listen or keep likeliest tokens, over quiet ones'."""
+    ways = {
+        "quiet": {},
+        "heard every 0.5 s": {"every": 0.5},
+        "heard every 0.1 s": {"every": 0.1},
+        "heard at every step": {"every": 0.0},
+        "5 likeliest tokens": {"top_log_probs": 5},
+    }
+
+    def ask(i, every=None, **settings):
+        calls = []
+        if every is not None:
+            settings["listen"] = Listener(calls.append, every)
+        settings |= {"seed": i, "max_new_tokens": tokens, "temperature": 3.0, "top_p": 1.0}
+        found = engine.sample(picture(i), QUESTION, n, **settings)
+        return sum(len(one.tokens) for one in found), len(calls)
+
+    best = dict.fromkeys(ways, (0.0, 0))
+    with ThreadPoolExecutor(threads) as pool:
+        for number in range(rounds + 1):
+            for name, settings in ways.items():
+                began = time.perf_counter()
+                done = list(pool.map(partial(ask, **settings), range(threads)))
+                count, calls = (sum(some) for some in zip(*done, strict=True))
+                if number:
+                    rate = count / (time.perf_counter() - began)
+                    best[name] = max(best[name], (rate, calls))
+    print(f"  {threads} threads x {n} candidates of at most {tokens} tokens, over quiet ones")
+    for name, (rate, calls) in best.items():
+        print(f"    {name:20} {rate / best['quiet'][0]:.2f}   {calls} calls")
 
 
 def against_transformers(inside, plain, flights, n, tokens):
@@ -215,10 +252,10 @@ def mid_size(folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=["embedded", "mid"])
+    parser.add_argument("--only", choices=["embedded", "mid", "listening"])
     parser.add_argument("--block-size", type=int, help="the embedded model's, e.g. vLLM's own 128")
     options = parser.parse_args()
-    if options.only != "mid":
+    if options.only in (None, "embedded"):
         print("embedded model, 6 layers")
         settings = {"block_size": options.block_size} if options.block_size else {}
         engine = lookback.load(engine="vllm", max_num_seqs=128, quiet=True, **settings)
@@ -226,7 +263,13 @@ def main():
         score_ways(engine, 25, 60, options.rounds)
         against_transformers(engine, lookback.load(quiet=True), (1, 8, 32), 25, 60)
         engine.close()
-    if options.only != "embedded":
+    if options.only in (None, "listening"):
+        print("embedded model, heard while it is written")
+        engine = lookback.load(engine="vllm", max_num_seqs=128, quiet=True)
+        for threads, n in ((1, 1), (4, 25), (32, 4)):
+            listening(engine, threads, n, 60, options.rounds)
+        engine.close()
+    if options.only in (None, "mid"):
         with tempfile.TemporaryDirectory() as folder:
             mid_size(Path(folder))
             print("random LLaVA, 12 layers, 512 wide, 576 vision tokens")

@@ -27,8 +27,8 @@ from tools.site import commands, fetched
 from tools.site.pages import OUTSIDE, relink
 
 ALL = PAGES + NOTEBOOKS
-# test_contributing.py, test_own_data_doc.py, runs/test_ray.py
-RUN_ELSEWHERE = {"CONTRIBUTING.md", "own-data.md", "scale.md", "vllm.md"}
+# test_contributing.py, test_own_data_doc.py, runs/test_ray.py, server/test_serve_doc.py
+RUN_ELSEWHERE = {"CONTRIBUTING.md", "own-data.md", "scale.md", "serve.md", "vllm.md"}
 COMMANDS = typer.main.get_command(app)
 
 

@@ -31,7 +31,7 @@ SHARED = 4
 """Requests that share an engine which works on one at a time."""
 
 
-def _limit(default: Any, words: str, **more: Any) -> Any:
+def _limit(words: str, **more: Any) -> Any:
     return typer.Option(help=words, rich_help_panel=LIMITS, **more)
 
 
@@ -58,6 +58,15 @@ def serve(
         typer.Option(
             metavar="ORIGIN",
             help="Pages of this origin may ask, e.g. https://example.org; may be repeated.",
+            show_default=False,
+            rich_help_panel=WHO,
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Answer to this name too, e.g. that of a proxy before it; may be repeated.",
             show_default=False,
             rich_help_panel=WHO,
         ),
@@ -96,30 +105,37 @@ def serve(
             min=1, help="The longest answer, if a request does not say.", rich_help_panel=DRAWN
         ),
     ] = 256,
-    most_best_of: Annotated[int, _limit(64, "Answers that are drawn.", min=1)] = 64,
-    most_tokens: Annotated[int, _limit(1024, "Tokens of one answer.", min=1)] = 1024,
-    most_images: Annotated[int, _limit(8, "Images.", min=0)] = 8,
-    body_mib: Annotated[int, _limit(32, "MiB of the whole request.", min=1)] = 32,
-    image_mib: Annotated[int, _limit(20, "MiB of one image.", min=1)] = 20,
-    image_pixels: Annotated[int, _limit(16_000_000, "Pixels of one image.", min=1)] = 16_000_000,
-    deadline: Annotated[
-        float, _limit(120.0, "Seconds until it must be answered (504).", min=0.1)
-    ] = 120.0,
+    most_best_of: Annotated[int, _limit("Answers that are drawn.", min=1)] = 64,
+    most_tokens: Annotated[int, _limit("Tokens of one answer.", min=1)] = 1024,
+    most_images: Annotated[int, _limit("Images.", min=0)] = 8,
+    most_characters: Annotated[int, _limit("Characters of all that is said.", min=1)] = 100_000,
+    body_mib: Annotated[int, _limit("MiB of the whole request.", min=1)] = 32,
+    image_mib: Annotated[int, _limit("MiB of one image.", min=1)] = 20,
+    image_pixels: Annotated[int, _limit("Pixels of one image.", min=1)] = 16_000_000,
+    deadline: Annotated[float, _limit("Seconds until it must be answered (504).", min=0.1)] = 120.0,
     queue: Annotated[
-        int, _limit(64, "Requests that may wait; a further one is refused (429).", min=0)
+        int, _limit("Requests that may wait; a further one is refused (429).", min=0)
     ] = 64,
     in_flight: Annotated[
         int | None,
         _limit(
-            None,
             "Requests that share the model at a time; by default 4, with vLLM 32.",
             min=1,
             show_default=False,
         ),
     ] = None,
     grace: Annotated[
-        float, _limit(30.0, "Seconds that requests have left when the server is to end.", min=0)
+        float, _limit("Seconds that requests have left when the server is to end.", min=0)
     ] = 30.0,
+    prefixes: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Prompts that are kept, so that another question about an image goes on from it; "
+            "vLLM has a cache of its own.",
+            rich_help_panel=DRAWN,
+        ),
+    ] = 8,
     name: Annotated[
         str | None,
         typer.Option(help="What requests call the model; by default --model.", show_default=False),
@@ -143,10 +159,13 @@ def serve(
     """
     _need_extra()
     from lookback.engines.sampling import check_sampling
+    from lookback.scores.base import get_scorer
     from lookback.server.running import address, listen, make_server, start_log
-    from lookback.server.settings import Defaults, Limits, Settings
+    from lookback.server.settings import LOCAL, Defaults, Limits, Settings
 
     check_sampling(best_of, temperature, top_p, None, max_tokens, 0)
+    if get_scorer(scorer).needs == "truth":
+        raise ValueError(f"--scorer {scorer} needs the truth, which no request has")
     if best_of > most_best_of:
         raise ValueError(f"--best-of {best_of}: --most-best-of allows {most_best_of}")
     schedule = None if prune is None else parse_schedule(prune)
@@ -166,6 +185,7 @@ def serve(
         Limits(
             body_mib=body_mib,
             images=most_images,
+            characters=most_characters,
             tokens=most_tokens,
             best_of=most_best_of,
             queue=queue,
@@ -177,8 +197,9 @@ def serve(
         api_key=api_key,
         allow_urls=allow_urls,
         origins=tuple(cors or ()),
+        prefixes=prefixes,
         log_text=log_text,
-        local=host in ("127.0.0.1", "localhost", "::1"),
+        hosts=(*LOCAL, *(one.lower() for one in allow_host or ())) if host in LOCAL else None,
     )
     from lookback.server.app import make_app
 
@@ -186,7 +207,10 @@ def serve(
     server = make_server(make_app(lb, settings), settings)
     say(f"serving {name or lb.name}; OpenAI clients: base_url={address(bound)}/v1; Ctrl-C ends it")
     print(address(bound), flush=True)
-    server.run([bound])
+    try:
+        server.run([bound])
+    finally:
+        getattr(lb, "close", lambda: None)()  # vLLM has processes of its own
 
 
 def _need_extra() -> None:

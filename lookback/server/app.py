@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
@@ -21,7 +21,7 @@ from lookback.server.asking import (
     ask_for_draw,
     ask_for_ranking,
     check_conversation,
-    check_images,
+    check_messages,
     check_response,
     check_responses,
     read_messages,
@@ -31,6 +31,7 @@ from lookback.server.errors import ApiError, from_exception, invalid
 from lookback.server.explorer_routes import add_explorer
 from lookback.server.guard import LOG, Guard
 from lookback.server.metrics import Metrics
+from lookback.server.reference import reference_page
 from lookback.server.schema import ChatRequest, LookRequest, Message, Ranking, ScoreRequest
 from lookback.server.serving import Serving
 from lookback.server.settings import Settings
@@ -74,7 +75,8 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
         settings: what it is told at its start.
     """
     desk = Desk(settings.limits.in_flight, settings.limits.queue)
-    metrics = Metrics(desk)
+    keep = getattr(engine, "keep_prefixes", None)
+    metrics = Metrics(desk, keep(settings.prefixes) if keep is not None else None)
     serving = Serving(engine, settings, desk, metrics)
     name = settings.name or engine.name
     app = FastAPI(
@@ -101,13 +103,15 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
 
     async def read(request: Request, messages: list[Message], source: Any) -> list[dict[str, Any]]:
         """The messages with their images, once all that can be checked at once was."""
-        check_images(messages, settings)
+        check_messages(messages, settings)
         desk.check_room()
         found = await serving.read(lambda: read_messages(messages))
         try:
-            check_conversation(found, source)
+            question = check_conversation(found, source)
         except ValueError as error:
             raise invalid(str(error), "messages") from None
+        if settings.log_text:
+            LOG.info("%s asks: %r", request.state.id, question)
         return found
 
     @app.post(
@@ -121,8 +125,6 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
         check_model(body.model)
         draw = ask_for_draw(engine, body, settings)
         messages = await read(request, body.messages, draw.ranked.source)
-        if settings.log_text:
-            LOG.info("%s asks: %s", request.state.id, messages[-1]["content"])
         begun = head(request, "chatcmpl")
         work = serving.work()
         if not body.stream:
@@ -221,6 +223,10 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
     async def prometheus() -> Response:
         text, kind = metrics.text()
         return Response(text, media_type=kind)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        return HTMLResponse(reference_page(app.openapi(), str(request.base_url).rstrip("/")))
 
     add_explorer(app, engine, settings, [Depends(json_only)])
     _answer_errors(app)

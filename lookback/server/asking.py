@@ -156,12 +156,22 @@ def check_response(response: str | Sequence[int], limits: Limits, name: str) -> 
         raise invalid(f"{name} has {len(response)} {what}: at most {most} are allowed", name)
 
 
-def check_images(messages: Sequence[Message], settings: Settings) -> None:
-    """Let pass images that may be read here, and not too many.
+def check_messages(messages: Sequence[Message], settings: Settings) -> None:
+    """Let pass texts that are not too long, and images that may be read here, not too many.
 
     Raises:
-        ApiError: an address is of another kind, or there are too many.
+        ApiError: there is too much, or an address is of another kind.
     """
+    texts = [
+        text
+        for one in messages
+        for text in (
+            [one.content]
+            if isinstance(one.content, str)
+            else [part.text for part in one.content if not isinstance(part, ImagePart)]
+        )
+    ]
+    _at_most(sum(map(len, texts)), settings.limits.characters, "messages", "characters")
     addresses = [
         (f"messages[{i}].content[{k}].image_url", _url(part))
         for i, message in enumerate(messages)
@@ -213,13 +223,18 @@ def read_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return turns
 
 
-def check_conversation(messages: Sequence[Mapping[str, Any]], source: Any) -> None:
+def check_conversation(messages: Sequence[Mapping[str, Any]], source: Any) -> str:
     """Let pass a conversation that can be answered, with the source that is asked for.
 
+    Returns:
+        What the user says last.
+
     Raises:
-        ValueError: it cannot be, or has no such source.
+        ValueError: it cannot be answered, or has no such source.
     """
-    Conversation.of(messages=messages).source(source)
+    conversation = Conversation.of(messages=messages)
+    conversation.source(source)
+    return conversation.question
 
 
 def _url(part: ImagePart) -> str:

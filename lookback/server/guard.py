@@ -23,7 +23,6 @@ from lookback.server.metrics import Metrics
 from lookback.server.settings import MIB, Settings
 
 LOG = logging.getLogger("lookback.server")
-LOCAL = ("127.0.0.1", "localhost", "::1")
 OPEN = ("/", "/health", "/ready", "/docs", "/openapi.json", "/favicon.ico")
 """Paths that need no key."""
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
@@ -74,7 +73,7 @@ class Guard:
 
     def _check(self, path: str, headers: Headers) -> None:
         name = re.sub(r":\d+$", "", headers.get("host", "")).strip("[]")
-        if self.settings.local and name not in LOCAL:
+        if self.settings.hosts is not None and name.lower() not in self.settings.hosts:
             # Another site's page must not reach this server under a name of that site's own.
             raise ApiError(403, f"this server is not {name[:60]!r}", code="host")
         if self.settings.api_key is not None and path not in OPEN:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from lookback.server.answers import drawn
 from lookback.server.desk import Desk
 from lookback.signals import PRUNED, Candidates
+
+if TYPE_CHECKING:
+    from lookback.engines.transformers.prefixes import Prefixes
 
 SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120)
 
@@ -17,9 +22,10 @@ class Metrics:
 
     Args:
         desk: how many wait and are at work.
+        prefixes: the engine's prompts that are kept, if it keeps any.
     """
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, prefixes: Prefixes | None = None) -> None:
         self.registry = CollectorRegistry()
 
         def counter(name: str, about: str, *labels: str) -> Counter:
@@ -42,6 +48,25 @@ class Metrics:
         waiting.set_function(lambda: desk.waiting)
         at_work = Gauge("lookback_in_flight", "Requests at work", registry=self.registry)
         at_work.set_function(lambda: desk.at_work)
+
+        if prefixes is not None:
+            self._watch_prefixes(prefixes)
+
+    def _watch_prefixes(self, prefixes: Prefixes) -> None:
+        prompts = Gauge(
+            "lookback_prompts",
+            "Prompts: kept ones asked again, begun as a kept one, or new",
+            ["kind"],
+            registry=self.registry,
+        )
+        for kind in ("same", "continued", "new"):
+            prompts.labels(kind).set_function(lambda kind=kind: getattr(prefixes, kind))  # type: ignore[misc]
+        saved = Gauge(
+            "lookback_prompt_tokens_saved",
+            "Tokens of prompts that did not go through the model",
+            registry=self.registry,
+        )
+        saved.set_function(lambda: prefixes.saved)
 
     def drew(self, found: Candidates) -> None:
         """Candidates were drawn."""

@@ -115,7 +115,8 @@ class Serving:
                     yield line
                 self.metrics.drew(task.result()[0])
             except asyncio.CancelledError:
-                if not watch.done():  # the server ends, or nobody reads
+                if not watch.done():  # nobody reads any more, or the server ends
+                    self.metrics.gone.inc()
                     raise
                 yield event(watch.result().body())
             except Exception as error:

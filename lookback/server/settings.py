@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MIB = 2**20
+LOCAL = ("127.0.0.1", "localhost", "::1")
+"""What this very machine is called."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Limits:
     Attributes:
         body_mib: of a request.
         images: in one request.
+        characters: of all its texts.
         tokens: of one response.
         best_of: candidates, or responses that are given.
         queue: requests that wait; a further one is refused.
@@ -49,6 +52,7 @@ class Limits:
 
     body_mib: int = 32
     images: int = 8
+    characters: int = 100_000
     tokens: int = 1024
     best_of: int = 64
     queue: int = 64
@@ -69,8 +73,10 @@ class Settings:
         api_key: what requests must bring; None for nothing.
         allow_urls: whether images may be named by public http(s) addresses.
         origins: pages of these origins may ask (CORS).
+        prefixes: prompts whose keys are kept for others about the same images, where the engine can
+            (`TransformersEngine.keep_prefixes`); vLLM has a cache of its own.
         log_text: whether questions stand in the log.
-        local: whether only names of this very machine are answered to.
+        hosts: the names that are answered to; None for any.
     """
 
     defaults: Defaults = field(default_factory=Defaults)
@@ -79,5 +85,6 @@ class Settings:
     api_key: str | None = None
     allow_urls: bool = False
     origins: tuple[str, ...] = ()
+    prefixes: int = 0
     log_text: bool = False
-    local: bool = True
+    hosts: tuple[str, ...] | None = LOCAL

@@ -17,6 +17,8 @@ HEARD = 0.1
 """Seconds from one telling of candidates to the next."""
 LIVE = 0.03
 """The same where there is one candidate, whose words go out as they come."""
+UNHEARD = 1.0
+"""The same where nobody hears of them: whether anybody still waits is asked so often."""
 
 
 class GivenUp(Exception):
@@ -60,7 +62,7 @@ class Work:
         self.check()
         more: dict[str, Any] = {}
         if "listen" in self.engine.abilities:
-            every = LIVE if draw.best_of == 1 else HEARD
+            every = UNHEARD if told is None else LIVE if draw.best_of == 1 else HEARD
 
             def hear(candidates: Sequence[Candidate]) -> None:
                 self.check()

@@ -3,6 +3,7 @@
 import pytest
 from engines.reference import noise
 from inside_vllm.test_equality import DRAW, equal
+from inside_vllm.test_listening import Ear, begins, nothing_is_left, same_top
 
 import lookback
 
@@ -29,3 +30,18 @@ def test_heads_of_two_workers(two, embedded):
         embedded.score(images, "What is there?", texts, source="image:1", by_layer=True),
     )
     assert two.check().ok
+
+
+def test_candidates_of_two_workers_are_heard(two, embedded):
+    asked = {"image": noise(3), "question": "Describe the picture.", "n": 8, "seed": 7} | DRAW
+    asked |= {"by_layer": True, "top_log_probs": 3}
+    ear = Ear()
+    ours = two.sample(**asked, listen=ear.listener)
+    plain = embedded.sample(**asked)
+    equal(ours, plain)
+    same_top(ours, embedded, asked)
+    assert sum(len(call) for call in ear.calls) > 16
+    for call in ear.calls:
+        for c in call:
+            begins(c, plain[c.index])
+    nothing_is_left(two)

@@ -1,5 +1,6 @@
 """The OpenAPI document is true: schemathesis asks what it allows and what it forbids."""
 
+import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
@@ -12,6 +13,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 from server.serving import serving
+from strict_html import Page
 from toy_engine import ToyEngine
 
 from lookback.server.app import make_app
@@ -41,3 +43,13 @@ def address():
 @settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
 def test_answers_are_as_the_document_says(case, address):
     case.call_and_validate(base_url=address, checks=CHECKS)
+
+
+def test_the_page_of_the_api_fetches_nothing(address):
+    page = httpx.get(f"{address}/docs").text
+    Page(page)
+    for path in schema.raw_schema["paths"]:
+        assert f"{path}</code>" in page
+    assert "best_of" in page
+    assert "//cdn" not in page
+    assert "<script" not in page

@@ -41,6 +41,7 @@ CASES = {
     "source": ({"lookback": {"source": "image:3"}}, 400, "messages"),
     "no messages": ({"messages": []}, 400, "messages"),
     "no turn": ({"messages": [{"role": "assistant", "content": "hi"}]}, 400, "messages"),
+    "too many words": ({"messages": [{"role": "user", "content": "x " * 60_000}]}, 400, "messages"),
     "role": ({"messages": [{"role": "tool", "content": "hi"}]}, 400, None),
     "lone surrogate": ({"messages": [{"role": "user", "content": "\ud800"}]}, 400, None),
 }

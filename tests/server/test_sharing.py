@@ -196,3 +196,30 @@ def test_other_origins_ask_only_if_they_may():
         assert answer.headers["access-control-allow-origin"] == "https://a.example"
         other = client.get("/health", headers={"origin": "https://b.example"})
         assert "access-control-allow-origin" not in other.headers
+
+
+def test_another_question_about_an_image_goes_on_from_it():
+    from server.serving import embedded
+
+    questions = ("What is in the picture?", "Describe the picture.", "What is in the picture?")
+    more = {"seed": 3, "max_tokens": 12, "lookback": {"best_of": 3, "signals": True}}
+    told = {}
+    for kept in (0, 4):
+        with serving(embedded(), Settings(prefixes=kept)) as client:
+            for _ in range(2):
+                answers = [chat(client, **asked(one, **more)).json() for one in questions]
+            told[kept] = [one["choices"][0] for one in answers]
+            metrics = client.get("/metrics").text
+            counts = [
+                float(x.split()[1])
+                for x in metrics.splitlines()
+                if x.startswith("lookback_prompts{")
+            ]
+            assert sum(counts) == (6 if kept else 0)
+    embedded().keep_prefixes(0)
+    assert counts[2] <= 2  # same, continued, new: two questions, one of them compared
+    for plain, again in zip(told[0], told[4], strict=True):
+        assert plain["message"] == again["message"]
+        assert plain["lookback"]["log_prob"] == pytest.approx(
+            again["lookback"]["log_prob"], abs=1e-4
+        )

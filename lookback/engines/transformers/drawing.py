@@ -55,7 +55,7 @@ def draw_candidates(
 
         telling = None if wish.listen is None else Telling(wish.listen, candidate)
         drawn = engine._decoder.sample(
-            engine._decoder.prefill(inputs, mask),
+            engine._prefill(inputs, mask),
             draw.n,
             temperature=draw.temperature,
             top_p=draw.top_p,

@@ -14,13 +14,14 @@ from transformers import PreTrainedModel
 
 from lookback.conversations import Conversation
 from lookback.engines import ABILITIES, Ability, Engine, Identity, Progress, check_sampling
-from lookback.engines.sampling import check_top, draw_of
+from lookback.engines.sampling import check_top, check_whole, draw_of
 from lookback.engines.transformers.answering import answer
 from lookback.engines.transformers.candidates import make_candidates, response_ids
 from lookback.engines.transformers.continuations import Continuation
 from lookback.engines.transformers.decoder import Decoder
 from lookback.engines.transformers.drawing import Wish, draw_candidates
 from lookback.engines.transformers.prefix import Prefix
+from lookback.engines.transformers.prefixes import BYTES, Prefixes
 from lookback.engines.transformers.prompts import Prompter
 from lookback.engines.transformers.sources import source_mask
 from lookback.engines.transformers.support import end_token_ids, fingerprint
@@ -80,6 +81,7 @@ class TransformersEngine(Engine):
         self._prompter.check_can_ask()
         self._end_tokens = end_token_ids(model)
         self._lock = turns_of(model)
+        self._prefixes: Prefixes | None = None
 
     def __repr__(self) -> str:
         return f"TransformersEngine({self.name!r}, {self.family.name}, {self.model.device})"
@@ -191,7 +193,7 @@ class TransformersEngine(Engine):
             inputs, mask = self._inputs(conversation, source)
             prompt_ids = inputs["input_ids"][0].tolist()
             ids = [self._response_ids(prompt_ids, i, one) for i, one in enumerate(given)]
-            found = work(self._decoder.prefill(inputs, mask), ids)
+            found = work(self._prefill(inputs, mask), ids)
             texts = [one if isinstance(one, str) else None for one in given]
             return self._candidates(conversation, source, prompt_ids, found, texts)
 
@@ -334,6 +336,33 @@ class TransformersEngine(Engine):
         )
         ids = inputs["input_ids"][0].tolist()
         return inputs, source_mask(self._prompter, conversation, ids, source)
+
+    def keep_prefixes(self, most: int, limit: int = BYTES) -> Prefixes:
+        """Keep what the last prompts left behind, for `sample`, `search`, `score` and `knockout`.
+
+        A prompt that is asked again does not go through the model, and one with the same images and
+        another question behind them only from where it differs: the first time this is compared
+        with the plain way, and left if it does not agree. Nothing is kept unless this is called.
+        Call it again after the model was changed.
+
+        Args:
+            most: how many prompts; 0 keeps none from now on.
+            limit: of how many bytes together.
+
+        Returns:
+            What is kept, which counts what it saves.
+        """
+        check_whole("most", most, 0)
+        check_whole("limit", limit, 0)
+        media = list(self._prompter.media_tokens.values())
+        found = Prefixes(self._decoder, media, most, limit)
+        with self._lock:
+            self._prefixes = found if most else None
+        return found
+
+    def _prefill(self, inputs: dict[str, Any], mask: torch.Tensor) -> Prefix:
+        source = self._decoder if self._prefixes is None else self._prefixes
+        return source.prefill(inputs, mask)
 
     def _response_ids(self, prompt_ids: list[int], i: int, response: Response) -> list[int]:
         return response_ids(self._prompter, self._decoder.vocab, prompt_ids, i, response)

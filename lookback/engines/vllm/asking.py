@@ -30,6 +30,7 @@ class Asking:
         temperature, top_p, top_k: of the drawing.
         given: the tokens of a response that is there already; they follow the prompt.
         by_layer: keep A_t in each layer.
+        top: keep so many of the likeliest tokens of each step.
         index: which candidate this is, if the request is of one alone.
         done: how many of its tokens the prompt has already.
     """
@@ -43,6 +44,7 @@ class Asking:
     top_k: int | None = None
     given: Sequence[int] | None = None
     by_layer: bool = False
+    top: int = 0
     index: int | None = None
     done: int = 0
 

@@ -82,7 +82,10 @@ class Requests:
             length - (1 if asking.given is None else len(asking.given)),
             asking,
             self.ledger.open(
-                f"{asking.key}/{index}", room, self.layers if asking.by_layer else None
+                f"{asking.key}/{index}",
+                room,
+                self.layers if asking.by_layer else None,
+                asking.top,
             ),
             stream(asking, index if asking.index is None else asking.index, room),
         )

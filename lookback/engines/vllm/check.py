@@ -50,7 +50,7 @@ async def compare(engine: VllmEngine) -> Check:
     asking = Asking("", prompt.source, TOKENS, seed=0)
     await client.llm.collective_rpc("lookback_watch", args=(True,))
     try:
-        settings = {"max_tokens": TOKENS, "ignore_eos": True, "detokenize": False}
+        settings: dict[str, Any] = {"max_tokens": TOKENS, "ignore_eos": True, "detokenize": False}
         await client.ask(rendered, asking, **settings)
     finally:
         seen = await client.llm.collective_rpc("lookback_watch", args=(False,))
@@ -107,7 +107,7 @@ async def _marked(engine: VllmEngine) -> Check:
     """vLLM's places of the image are those of the image's tokens."""
     what = "the image's tokens, by vLLM's places and by their id"
     prompt = await engine.prompts.of(Conversation.of(_picture(), "?"), None)
-    token = engine._prompter.media_tokens["image"]
+    token = engine.prompter.media_tokens["image"]
     by_id = runs(np.array(prompt.ids) == token)
     same = by_id == prompt.source
     note = "" if same else f"by places {prompt.source}, by the token {token} {by_id}"

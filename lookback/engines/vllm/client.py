@@ -11,38 +11,21 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lookback.engines.contract import UnsupportedModelError
+from lookback.engines.vllm.answers import Answer, finish_of
 from lookback.engines.vllm.asking import Asking
+from lookback.engines.vllm.calling import Calls, CoroutineCalls
 from lookback.engines.vllm.gathering import Workers
+
+if TYPE_CHECKING:
+    from lookback.engines.vllm.writing import Part, Writing
 
 T = TypeVar("T")
 EXTENSION = "lookback.engines.vllm.worker.Extension"
-
-
-@dataclass
-class Answer:
-    """What came of one candidate of a request.
-
-    Attributes:
-        token_ids: its tokens; of a given response, those that were given.
-        signals: (4, T): log p, A_t, self-certainty, entropy.
-        by_layer: (T, L), if it was asked for.
-        finish: "stop" or "length", as vLLM says.
-        stop: the stop text or token that ended it.
-    """
-
-    token_ids: list[int]
-    signals: NDArray[np.float32]
-    by_layer: NDArray[np.float32] | None
-    finish: str | None
-    stop: int | str | None
 
 
 class Client:
@@ -108,20 +91,36 @@ class Client:
         client.close = weakref.finalize(client, _shut_down, llm, loop, thread)
         return client
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something on the engine's thread; given up here, it is given up there."""
+    def run(self, work: Coroutine[Any, Any, T], calls: Calls | None = None) -> T:
+        """Do something on the engine's thread; given up here, it is given up there.
+
+        Args:
+            work: that.
+            calls: what it wants called here meanwhile.
+        """
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
+            if calls is not None:
+                calls.serve(future)
             return future.result()
         except BaseException:
             future.cancel()
             raise
 
-    async def from_any_loop(self, work: Coroutine[Any, Any, T]) -> T:
+    async def from_any_loop(
+        self, work: Coroutine[Any, Any, T], calls: CoroutineCalls | None = None
+    ) -> T:
         """The same for a coroutine of another event loop."""
-        if asyncio.get_running_loop() is self._loop:
+        if asyncio.get_running_loop() is self._loop and calls is None:
             return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        future = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        try:
+            if calls is not None:
+                await calls.serve_coroutine(future)
+            return await future
+        except BaseException:
+            future.cancel()
+            raise
 
     async def render(self, text: str, media: Mapping[str, Any], add_special: bool) -> Any:
         """A prompt as the engine takes it: tokens, and what images and videos become.
@@ -144,49 +143,75 @@ class Client:
             raise ValueError(f"vLLM refuses the prompt: {error}") from None
         return rendered
 
-    async def ask(self, prompt: Any, asking: Asking, n: int = 1, **settings: Any) -> list[Answer]:
+    async def ask(
+        self,
+        prompt: Any,
+        asking: Asking,
+        n: int = 1,
+        part: Part | None = None,
+        **settings: Any,
+    ) -> list[Answer]:
         """Send a request, wait for it, and fetch its numbers.
 
         Args:
             prompt: what `render` made.
             asking: what is recorded; it gets a key of its own.
             n: how many candidates.
+            part: where to say what is known of them while they are written, if it matters.
             settings: of vLLM's `SamplingParams`.
         """
         from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
+        from vllm.sampling_params import RequestOutputKind as Kind
 
         asking = replace(asking, key=uuid4().hex)
         params = SamplingParams(
             n=n,
             temperature=1.0,  # tokens are drawn by the tap
             extra_args=asking.extra(),
-            output_kind=RequestOutputKind.FINAL_ONLY,
+            output_kind=Kind.CUMULATIVE if part and part.writing.heard else Kind.FINAL_ONLY,
             **settings,
         )
         names = [f"{asking.key}/{i}" for i in range(n)]
+        outputs: dict[int, Any] = {}
+        if part is not None:
+            part.begin(names)
         try:
-            async for out in self.llm.generate(prompt, params, asking.key):
-                final = out
+            async with contextlib.aclosing(self.llm.generate(prompt, params, asking.key)) as told:
+                async for out in told:
+                    outputs |= {one.index: one for one in out.outputs}
+                    if part is not None:
+                        part.see(out.outputs)
             found = await self.llm.collective_rpc("lookback_take", args=(names,))
         except BaseException:
             # Also for a coroutine that was cancelled: the engine goes on, and forgets it.
             with contextlib.suppress(Exception):
                 await asyncio.shield(self.llm.collective_rpc("lookback_drop", args=(asking.key,)))
             raise
-        outputs = sorted(final.outputs, key=lambda one: one.index)
-        return [
-            self._answer(asking, one, [worker.get(name) for worker in found])
-            for name, one in zip(names, outputs, strict=True)
+        answers = [
+            self._answer(asking, outputs[i], [worker.get(name) for worker in found])
+            for i, name in enumerate(names)
         ]
+        if part is not None:
+            part.end(names, answers)
+        return answers
+
+    async def peek(self, writing: Writing, by_layer: bool) -> None:
+        """Fetch what the tap has of candidates that are being written, in one call for all."""
+        spans = writing.missing()
+        if not spans:
+            return
+        found = await self.llm.collective_rpc("lookback_peek", args=(spans,))
+        for name in spans:
+            records = [worker[name] for worker in found if name in worker]
+            if len(records) == len(found):
+                writing.add(name, self.workers.rows(records, by_layer, writing.top))
 
     def _answer(self, asking: Asking, output: Any, records: Sequence[Any]) -> Answer:
         """One candidate: tokens as vLLM has them, numbers of all workers put together."""
         ids = list(asking.given) if asking.given is not None else list(output.token_ids)
-        signals, layers = self.workers.signals(records, asking.by_layer)
-        signals = signals[:, : len(ids)]
-        layers = None if layers is None else layers[: len(ids)]
-        return Answer(ids, signals, layers, output.finish_reason, output.stop_reason)
+        rows = self.workers.rows(records, asking.by_layer, asking.top)
+        finish = finish_of(output) if asking.given is None else "given"
+        return Answer(ids, rows[:, : len(ids)], finish)
 
 
 def _shut_down(llm: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:

@@ -13,7 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lookback.engines.transformers.logits import draw, next_token_probs, token_stats
+from lookback.engines.transformers.logits import (
+    draw,
+    likeliest,
+    next_token_probs,
+    token_stats,
+)
 
 if TYPE_CHECKING:
     from lookback.engines.vllm.ledger import Place
@@ -98,6 +103,17 @@ class Sampling:
             kept = np.array(rows)
             stats = token_stats(_take(logits, kept), _take(tokens, kept).long())
             self.tap.ledger.file("stats", places, torch.stack(stats, 1))
+            self._file_top(logits, rows, places)
+
+    def _file_top(self, logits: Tensor, rows: list[int], places: list[Place]) -> None:
+        """The likeliest tokens, of those rows whose records want them."""
+        most = max(record.top.shape[1] // 2 for record, _ in places)
+        if most == 0:
+            return
+        asked = [i for i, (record, _) in enumerate(places) if record.top.shape[1]]
+        ids, log_prob = likeliest(_take(logits, np.array([rows[i] for i in asked])), most)
+        found = torch.stack([log_prob, ids.float()], 1)
+        self.tap.ledger.file("top", [places[i] for i in asked], found)
 
 
 def _take(values: Tensor, rows: NDArray[np.intp]) -> Tensor:

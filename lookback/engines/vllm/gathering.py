@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lookback.engines.vllm.ledger import Packed
+
 Floats = NDArray[np.float32]
 
 
@@ -41,15 +43,28 @@ class Workers:
         heads = sum(int(one["heads"]) for one in installed)
         return cls(len(installed), stages, layers, heads, str(installed[0]["backend"]))
 
+    def rows(
+        self, records: Sequence[Packed | None], by_layer: bool = False, top: int = 0
+    ) -> Floats:
+        """All numbers of one response, (4 + L + 2 k, T).
+
+        They are the signals, A_t by layer if it was kept, and of the k likeliest tokens log p and
+        ids.
+        """
+        signals, layers = self.signals(records, by_layer)
+        said = _with_logits([one for one in records if one is not None])
+        likeliest = np.frombuffer(said[2], np.float32).reshape(signals.shape[1], 2 * top)
+        return np.concatenate([signals, *([] if layers is None else [layers.T]), likeliest.T])
+
     def signals(
-        self, records: Sequence[tuple[bytes, bytes] | None], by_layer: bool = False
+        self, records: Sequence[Packed | None], by_layer: bool = False
     ) -> tuple[Floats, Floats | None]:
         """The signals (4, T) of one response, in the order of `SIGNALS`, and A_t by layer (T, L).
 
         T is as many tokens as there was room for; NaN where nothing was recorded.
 
         Args:
-            records: what `lookback_take` said on each worker.
+            records: what `lookback_take` or `lookback_peek` said on each worker.
             by_layer: whether the layers were kept apart.
 
         Raises:
@@ -58,14 +73,21 @@ class Workers:
         there = [one for one in records if one is not None]
         if not there:
             raise VllmError("the tap has no record of this response: was it forgotten?")
-        stats = [np.frombuffer(one, np.float32).reshape(-1, 3) for _, one in there]
-        length = len(stats[0])
-        parts = [np.frombuffer(one, np.float32).reshape(length, -1) for one, _ in there]
+        said = _stats(_with_logits(there))
+        length = len(said)
+        parts = [np.frombuffer(one[0], np.float32).reshape(length, -1) for one in there]
         apart = by_layer and self.stages > 1
         looks = np.concatenate(parts, 1) if apart else np.stack(parts).sum(0, dtype=np.float64)
-        # Stages before the last have no logits.
-        said = next((one for one in stats if not np.isnan(one).all()), stats[0])
         a_t = looks.sum(1) / self.layers
         signals = np.stack([said[:, 0], a_t, said[:, 1], said[:, 2]]).astype(np.float32)
         layers: Floats = np.asarray(looks, np.float32)
         return signals, layers if by_layer else None
+
+
+def _stats(record: Packed) -> Floats:
+    return np.frombuffer(record[1], np.float32).reshape(-1, 3)
+
+
+def _with_logits(records: Sequence[Packed]) -> Packed:
+    """The record of a worker that sees logits: stages before the last do not."""
+    return next((one for one in records if not np.isnan(_stats(one)).all()), records[0])

@@ -8,7 +8,7 @@ lost its blocks and was taken up again) is filed twice in one place.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,22 +33,34 @@ class Record:
         looks: (T,) or (T, L): this worker's part of the attention on the source, a mean over all
             heads of each layer, summed over its layers or for each of them.
         stats: (T, 3): log p, self-certainty, entropy.
+        top: (T, 2 k): log p of the k likeliest tokens, and their ids, which float32 holds exactly
+            as long as a vocabulary has fewer than 2^24.
     """
 
     looks: Floats
     stats: Floats
+    top: Floats
 
     @classmethod
-    def empty(cls, length: int, layers: int | None) -> Record:
+    def empty(cls, length: int, layers: int | None, top: int = 0) -> Record:
         """Nothing seen yet: NaN."""
-        shape = (length,) if layers is None else (length, layers)
-        return cls(np.full(shape, np.nan, np.float32), np.full((length, 3), np.nan, np.float32))
+        shapes = ((length,) if layers is None else (length, layers), (length, 3), (length, 2 * top))
+        return cls(*(np.full(shape, np.nan, np.float32) for shape in shapes))
 
     def at(self, token: int) -> Place | None:
         """The place of a token; None before the response begins, or beyond what is kept."""
         return (self, token) if 0 <= token < len(self.stats) else None
 
+    def to_bytes(self, tokens: slice = slice(None)) -> Packed:
+        """What is sent of some of its tokens: looks, stats and top."""
+        return (
+            self.looks[tokens].tobytes(),
+            self.stats[tokens].tobytes(),
+            self.top[tokens].tobytes(),
+        )
 
+
+Packed = tuple[bytes, bytes, bytes]
 Place = tuple[Record, int]
 """Where a number goes: whose record, and which token of the response."""
 
@@ -63,16 +75,19 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._records)
 
-    def open(self, name: str, length: int, layers: int | None) -> Record:
+    def open(self, name: str, length: int, layers: int | None, top: int = 0) -> Record:
         """The record of a response, new if it is not known."""
         if name not in self._records:
             while len(self._records) >= MOST:
                 self._records.popitem(last=False)
-            self._records[name] = Record.empty(length, layers)
+            self._records[name] = Record.empty(length, layers, top)
         return self._records[name]
 
     def file(self, kind: str, places: list[Place], values: Tensor) -> None:
-        """Numbers for tokens: `looks` (R, L) or `stats` (R, 3); they may stay on the device."""
+        """Numbers for tokens: `looks` (R, L), `stats` (R, 3) or `top` (R, 2, k).
+
+        They may stay on the device. A record that wants fewer likeliest tokens takes the first.
+        """
         self._waiting.append((kind, places, values))
         if len(self._waiting) >= 2 * EVERY:
             self._settle()
@@ -84,16 +99,32 @@ class Ledger:
                 for (record, place), row in zip(places, host, strict=True):
                     record.stats[place] = row
                 continue
+            if kind == "top":
+                for (record, place), row in zip(places, host, strict=True):
+                    record.top[place] = row[:, : record.top.shape[1] // 2].reshape(-1)
+                continue
             total = host.sum(1)
             for (record, place), row, whole in zip(places, host, total, strict=True):
                 record.looks[place] = whole if record.looks.ndim == 1 else row
         self._waiting = []
 
-    def take(self, names: Sequence[str]) -> dict[str, tuple[bytes, bytes]]:
+    def take(self, names: Sequence[str]) -> dict[str, Packed]:
         """Records as bytes, which leave the ledger; what is not there is left out."""
         self._settle()
         found = {name: self._records.pop(name) for name in names if name in self._records}
-        return {name: (one.looks.tobytes(), one.stats.tobytes()) for name, one in found.items()}
+        return {name: one.to_bytes() for name, one in found.items()}
+
+    def peek(self, spans: Mapping[str, Sequence[int]]) -> dict[str, Packed]:
+        """Some tokens, (start, end), of records that stay; what is not there is left out.
+
+        Numbers that wait on the device are fetched: of all that peek between two steps, once.
+        """
+        self._settle()
+        return {
+            name: self._records[name].to_bytes(slice(*span))
+            for name, span in spans.items()
+            if name in self._records
+        }
 
     def drop(self, key: str) -> None:
         """Forget all candidates of a request."""

@@ -11,25 +11,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from lookback.engines.transformers.continuations import Continuation, Drawn
+from lookback.engines.vllm.answers import likeliest_of
 from lookback.engines.vllm.flight import together
+from lookback.engines.vllm.writing import Part
 from lookback.signals import SIGNALS
 
 if TYPE_CHECKING:
-    from lookback.engines.sampling import Draw
     from lookback.engines.vllm.asking import Asking
-    from lookback.engines.vllm.client import Answer, Client
+    from lookback.engines.vllm.client import Client
     from lookback.engines.vllm.prompting import Prompt
+    from lookback.engines.vllm.writing import Writing
     from lookback.steering.pruning import Pruning
+
+SETTINGS: dict[str, Any] = {"ignore_eos": True, "detokenize": False}
 
 
 async def draw_steered(
     client: Client,
     prompt: Prompt,
     asking: Asking,
-    draw: Draw,
+    writing: Writing,
     end_tokens: list[int],
     rule: Pruning,
     stopped: Callable[[list[int]], bool] | None,
@@ -41,25 +43,26 @@ async def draw_steered(
         client: vLLM's.
         prompt: the prompt.
         asking: what is recorded of a candidate in all.
-        draw: how they are drawn.
+        writing: where their numbers go.
         end_tokens: ids that end one.
         rule: decides at its checkpoints.
         stopped: says of the tokens so far whether to end there.
         complete: what is kept of one that has ended, for the rule to judge.
     """
-    steps = asking.length or draw.max_new_tokens
-    numbers = len(SIGNALS) + (client.workers.layers if asking.by_layer else 0)
-    signals = np.full((numbers, draw.n, steps), np.nan, np.float32)
-    drawn = Drawn(draw.n, end_tokens, stopped)
+    _, n, steps = writing.rows.shape
+    split = len(writing.rows) - 2 * writing.top
+    signals = writing.rows[:split]
+    drawn = Drawn(n, end_tokens, stopped)
     at = 0
     for end in [*(t for t in range(1, steps) if rule.due(t)), steps]:
-        alive = drawn.alive
-        work = [
-            _segment(client, prompt, asking, i, drawn.ids[i], end - at, end_tokens) for i in alive
-        ]
-        answers = await together(work, len(work))
-        for i, one in zip(alive, answers, strict=True):
-            signals[:, i, at : at + len(one.token_ids)] = _rows(one)
+        settings = {"max_tokens": end - at, "stop_token_ids": end_tokens} | SETTINGS
+        work = []
+        for i in drawn.alive:
+            request = replace(asking, length=end - at, index=i, done=at)
+            part = Part(writing, i, at, last=end == steps)
+            follows = prompt.followed_by(drawn.ids[i])
+            work.append(client.ask(follows, request, part=part, **settings))
+        answers = [one for (one,) in await together(work, len(work))]
         if prompt.blind:
             signals[SIGNALS.index("visual_lookback")] = 0.0  # for the rule too
         drawn.take([one.token_ids for one in answers])
@@ -68,29 +71,5 @@ async def draw_steered(
             break
         found = [complete(one) for one in drawn.continuations(signals)]
         drawn.end(rule.decide(at, drawn.drafts(found)).ends)
-    return drawn.continuations(signals)
-
-
-async def _segment(
-    client: Client,
-    prompt: Prompt,
-    asking: Asking,
-    index: int,
-    done: list[int],
-    length: int,
-    end_tokens: list[int],
-) -> Answer:
-    """The next tokens of one candidate."""
-    part = replace(asking, length=length, index=index, done=len(done))
-    settings: dict[str, Any] = {"max_tokens": length, "ignore_eos": True, "detokenize": False}
-    (answer,) = await client.ask(
-        prompt.followed_by(done), part, stop_token_ids=end_tokens, **settings
-    )
-    return answer
-
-
-def _rows(answer: Answer) -> Any:
-    """Signals, and below them those by layer."""
-    if answer.by_layer is None:
-        return answer.signals
-    return np.concatenate([answer.signals, answer.by_layer.T])
+        writing.settle(drawn)
+    return drawn.continuations(signals, likeliest_of(writing.rows[split:]))

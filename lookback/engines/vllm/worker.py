@@ -5,9 +5,12 @@ Importing this module prepares the worker; vLLM does so before it loads the mode
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lookback.engines.vllm.compat import accept_tower_names
+
+if TYPE_CHECKING:
+    from lookback.engines.vllm.ledger import Packed
 
 accept_tower_names()
 
@@ -40,9 +43,13 @@ class Extension:
         else:
             self._lookback_tap.close()
 
-    def lookback_take(self, names: list[str]) -> dict[str, tuple[bytes, bytes]]:
+    def lookback_take(self, names: list[str]) -> dict[str, Packed]:
         """The numbers of some responses, which are then forgotten here."""
         return self._lookback_tap.ledger.take(names)
+
+    def lookback_peek(self, spans: dict[str, list[int]]) -> dict[str, Packed]:
+        """The numbers of some tokens of responses that are being written."""
+        return self._lookback_tap.ledger.peek(spans)
 
     def lookback_drop(self, key: str) -> None:
         """Forget a request that was given up."""

@@ -1,0 +1,390 @@
+"""Prompts that are kept: the same numbers as without, and fewer tokens through the model."""
+
+import dataclasses
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from engines.contract import chat
+from engines.reference import QUESTION, noise
+from zoo import TOLERANCE, build
+
+import lookback
+from lookback.conversations import Conversation
+from lookback.engines.transformers import prefixes as prefixes_file
+from lookback.engines.transformers import stems
+from lookback.engines.transformers.prefixes import Prefixes, Prompt, size_of
+from lookback.signals import SIGNALS
+
+GOOD = ["embedded", "llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava_next"]
+GOOD += ["idefics3", "internvl", "mistral3", "paddleocr_vl", "glm4v", "aya_vision"]
+REFUSED = ["paligemma", "paligemma2", "lfm2_vl", "qwen3_5", "llava+granitemoehybrid"]
+QUESTIONS = ["what is in the picture?", "who is it, and where?", "what is it?", "how many dogs"]
+RESPONSES = ["a red dog", "two", "yes no blue"]
+
+
+@pytest.fixture(autouse=True)
+def untried():
+    """Whatever other tests found out."""
+    prefixes_file._SOUND.clear()
+
+
+def engine(name):
+    if name == "embedded":
+        return lookback.load()
+    zoo = build(name)
+    return lookback.load(zoo.model, zoo.processor)
+
+
+@contextmanager
+def counting(lb):
+    """How many tokens each pass of the model had."""
+    seen = []
+
+    def count(model, args, kwargs):
+        seen.append(kwargs["input_ids"].shape[1])
+
+    hook = lb.model.register_forward_pre_hook(count, with_kwargs=True)
+    try:
+        yield seen
+    finally:
+        hook.remove()
+
+
+def conversation(question=QUESTION):
+    return Conversation.of(noise(1), question)
+
+
+def same(found, expected, tolerance=TOLERANCE):
+    for a, b in zip(found, expected, strict=True):
+        assert (a.text, a.token_ids.tolist()) == (b.text, b.token_ids.tolist())
+        for name in (*SIGNALS, "by_layer"):
+            ours, theirs = getattr(a, name), getattr(b, name)
+            np.testing.assert_allclose(ours, theirs, atol=tolerance, rtol=1e-4)
+
+
+def score(lb, question=QUESTION, image=None, responses=RESPONSES, **more):
+    image = noise(1) if image is None else image
+    return lb.score(image, question, responses, by_layer=True, **more)
+
+
+def scored(lb, question=QUESTION, **more):
+    """What is scored, the tokens of the passes, and those of the prompt."""
+    with counting(lb) as seen:
+        found = score(lb, question, **more)
+    return found, seen, len(found.prompt_ids)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_another_question_goes_on_from_the_image(name):
+    lb = engine(name)
+    plain = [score(lb, question) for question in QUESTIONS]
+    kept = lb.keep_prefixes(8)
+    counts = []
+    for question, expected in zip(QUESTIONS, plain, strict=True):
+        found, seen, length = scored(lb, question)
+        same(found, expected)
+        counts.append((seen[0], length))
+    # The first is new, the second goes both ways, the others go on.
+    assert [a == b for a, b in counts] == [True, True, False, False]
+    assert (kept.new, kept.continued, kept.same) == (2, 2, 0)
+    assert prefixes_file._SOUND[lb.model]
+    vision = int(np.isin(found.prompt_ids, kept.media).sum())
+    for rest, length in counts[2:]:
+        assert rest <= length - vision
+    assert kept.saved == sum(length - rest for rest, length in counts[2:])
+    # What went on can be gone on from, and drawn from.
+    drawn = lb.sample(noise(1), QUESTIONS[3], 3, max_new_tokens=6, seed=1, by_layer=True)
+    assert kept.same == 1
+    lb.keep_prefixes(0)
+    same(drawn, lb.sample(noise(1), QUESTIONS[3], 3, max_new_tokens=6, seed=1, by_layer=True))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_where_keys_depend_on_the_question_or_there_are_none_it_is_not_done(name):
+    lb = engine(name)
+    plain = [score(lb, question) for question in QUESTIONS]
+    kept = lb.keep_prefixes(8)
+    for question, expected in zip(QUESTIONS, plain, strict=True):
+        found, seen, length = scored(lb, question)
+        same(found, expected, 0)
+        assert seen[0] == length
+    assert (kept.new, kept.continued) == (4, 0)
+    with counting(lb) as seen:
+        same(score(lb, QUESTIONS[0]), plain[0], 0)  # the same prompt is there, states and all
+    assert max(seen) < length
+    assert kept.same == 1
+
+
+@pytest.mark.parametrize("name", ["paligemma", "paligemma2"])
+def test_a_prompt_that_looks_both_ways_is_found_by_trial_too(name, monkeypatch):
+    monkeypatch.setattr(stems, "BOTH_WAYS", ())
+    lb = engine(name)
+    plain = [score(lb, question) for question in QUESTIONS]
+    kept = lb.keep_prefixes(8)
+    for question, expected in zip(QUESTIONS, plain, strict=True):
+        same(score(lb, question), expected)
+    assert prefixes_file._SOUND[lb.model] is False
+    assert kept.continued == 0
+
+
+def test_the_trial_is_not_made_on_what_cannot_tell(monkeypatch):
+    """The same tokens with another source: what looks ahead would look alike."""
+    monkeypatch.setattr(stems, "BOTH_WAYS", ())
+    lb = engine("llava")
+    lb.keep_prefixes(8)
+    images = [noise(1), noise(2)]
+    score(lb, image=images)
+    score(lb, image=images, source="image:0")
+    assert lb.model not in prefixes_file._SOUND
+
+
+@pytest.mark.parametrize("name", ["llava", "qwen2_vl", "gemma3", "idefics3"])
+def test_several_images_and_a_marked_source(name):
+    lb = engine(name)
+    images = [noise(1), noise(2)]
+    sources = [None, "image:0", "image:1"]
+    plain = {(q, s): score(lb, q, images, source=s) for q in QUESTIONS[:3] for s in sources}
+    kept = lb.keep_prefixes(4)
+    for (question, source), expected in plain.items():
+        same(score(lb, question, images, source=source), expected)
+    assert kept.continued >= 4
+    assert len(kept) == 4
+
+
+def test_a_source_in_the_question_goes_the_plain_way():
+    lb = engine("llava")
+
+    def ask(question):
+        messages = chat(noise(1), question=question)
+        messages[-1]["content"][-1]["source"] = True
+        given = {"messages": messages, "source": ["image:0", "marked"]}
+        return lb.score(**given, responses=RESPONSES, by_layer=True)
+
+    plain = [ask(question) for question in QUESTIONS]
+    kept = lb.keep_prefixes(8)
+    for question, expected in zip(QUESTIONS, plain, strict=True):
+        same(ask(question), expected, 0)
+    assert (kept.new, kept.continued) == (4, 0)
+
+
+@pytest.mark.parametrize("name", ["llava", "qwen2_5_vl"])
+def test_other_images_are_other_prompts(name):
+    lb = engine(name)
+    plain = {(q, i): score(lb, q, noise(i)) for q in QUESTIONS[:3] for i in (1, 2)}
+    kept = lb.keep_prefixes(8)
+    for (question, i), expected in plain.items():
+        same(score(lb, question, noise(i)), expected)
+    assert (kept.new, kept.continued) == (3, 3)  # one of each image, and the trial
+    assert not np.allclose(plain[QUESTION, 1][0].log_prob, plain[QUESTION, 2][0].log_prob)
+
+
+@pytest.mark.parametrize("name", ["llava", "qwen2_vl"])
+def test_an_image_behind_the_common_part_goes_the_plain_way(name):
+    lb = engine(name)
+    asked = [chat(noise(1), question="who?"), chat(noise(1), noise(2), question="who?")]
+    later = [*asked[0], {"role": "assistant", "content": "a dog"}, *asked[0]]
+    every = [asked[0], asked[1], later]
+    plain = [lb.score(messages=one, responses=RESPONSES, by_layer=True) for one in every]
+    kept = lb.keep_prefixes(8)
+    for one, expected in zip(every, plain, strict=True):
+        same(lb.score(messages=one, responses=RESPONSES, by_layer=True), expected, 0)
+    assert (kept.new, kept.continued) == (3, 0)
+
+
+def test_a_conversation_goes_on_from_its_last_turn():
+    lb = engine("qwen2_vl")
+    first = chat(noise(1), question="who?")
+    more = [*first, {"role": "assistant", "content": "a dog"}, {"role": "user", "content": "no?"}]
+    last = [*more, {"role": "assistant", "content": "two"}, {"role": "user", "content": "yes?"}]
+    plain = [lb.score(messages=m, responses=["red"], by_layer=True) for m in (first, more, last)]
+    kept = lb.keep_prefixes(8)
+    for one, expected in zip((first, more, last), plain, strict=True):
+        same(lb.score(messages=one, responses=["red"], by_layer=True), expected)
+    assert (kept.new, kept.continued) == (2, 1)
+
+
+def test_the_same_prompt_is_the_same_to_the_last_bit():
+    lb = engine("qwen2_vl")
+    plain = lb.sample(noise(1), QUESTION, 3, max_new_tokens=6, seed=1, by_layer=True)
+    kept = lb.keep_prefixes(1)
+    for _ in range(3):
+        found = lb.sample(noise(1), QUESTION, 3, max_new_tokens=6, seed=1, by_layer=True)
+        for a, b in zip(plain, found, strict=True):
+            assert a.token_ids.tolist() == b.token_ids.tolist()
+            assert all((getattr(a, s) == getattr(b, s)).all() for s in SIGNALS)
+    chosen = {"layers": (0, 1), "share": 0.5}
+    hidden = lb.knockout(noise(1), QUESTION, ["red"], **chosen)
+    assert (kept.new, kept.same) == (1, 3)
+    lb.keep_prefixes(0)
+    again = lb.knockout(noise(1), QUESTION, ["red"], **chosen)
+    assert hidden[0].log_prob.tolist() == again[0].log_prob.tolist()
+
+
+def test_no_more_is_kept_than_is_allowed():
+    lb = engine("llava")
+    kept = lb.keep_prefixes(3)
+    for i in range(6):
+        score(lb, image=noise(i))
+        assert len(kept) == min(3, i + 1)
+    one = kept.bytes // 3
+    assert one == size_of(lb._decoder.prefill(*lb._inputs(conversation())))
+    score(lb, image=noise(3))  # the oldest of those that are there is used again
+    score(lb, image=noise(9))
+    score(lb, image=noise(3))
+    assert kept.same == 2
+    kept = lb.keep_prefixes(9, limit=2 * one)
+    for i in range(4):
+        score(lb, image=noise(i))
+        assert kept.bytes <= 2 * one
+    assert len(kept) == 2
+    kept = lb.keep_prefixes(9, limit=one - 1)
+    score(lb)
+    assert len(kept) == 0
+    for bad in ({"most": -1}, {"most": 1.5}, {"most": 2, "limit": -1}):
+        with pytest.raises(ValueError, match="must be"):
+            lb.keep_prefixes(**bad)
+
+
+@pytest.mark.parametrize("part", ["keys", "values", "logits", "lookback", "order", "state"])
+def test_a_trial_that_differs_anywhere_is_lost(part, monkeypatch):
+    lb = engine("qwen2_vl")
+    real = stems.go_on
+
+    def wrong(*args):
+        found = real(*args)
+        if part in ("keys", "values"):
+            layer = found.layers[-1]
+            setattr(layer, part, getattr(layer, part) * 1.001)
+        elif part == "order":
+            found = dataclasses.replace(found, order=found.order.flip(0))
+        elif part == "state":
+            module = next(m for m, held in found.state.items() if "rope_deltas" in held)
+            deltas = found.state[module]["rope_deltas"] + 1
+            found.state[module] = found.state[module] | {"rope_deltas": deltas}
+        else:
+            found = dataclasses.replace(found, **{part: getattr(found, part) * 1.001})
+        return found
+
+    monkeypatch.setattr(prefixes_file, "go_on", wrong)
+    plain = [score(lb, question) for question in QUESTIONS]
+    kept = lb.keep_prefixes(8)
+    for question, expected in zip(QUESTIONS, plain, strict=True):
+        same(score(lb, question), expected, 0)
+    assert prefixes_file._SOUND[lb.model] is False
+    assert (kept.new, kept.continued) == (4, 0)
+
+
+def test_a_trial_that_fails_is_lost(monkeypatch):
+    lb = engine("llava")
+
+    def fail(*args):
+        raise RuntimeError("this model cannot")
+
+    monkeypatch.setattr(prefixes_file, "go_on", fail)
+    kept = lb.keep_prefixes(8)
+    for question in QUESTIONS:
+        score(lb, question)
+    assert (kept.new, kept.continued) == (4, 0)
+
+
+def prompt(ids, source=(), **more):
+    tokens = torch.tensor([ids])
+    marks = torch.tensor([i in source for i in range(len(ids))])
+    return Prompt.of({"input_ids": tokens, **more}, marks)
+
+
+IMAGE = 9
+
+
+class TestPrompt:
+    def test_what_is_common(self):
+        kept = prompt([1, IMAGE, IMAGE, 2, 3, 4], [1, 2])
+        assert prompt([1, IMAGE, IMAGE, 2, 5, 6, 7], [1]).shared_with(kept, [IMAGE]) == 4
+        assert prompt([1, IMAGE, IMAGE, 2, 3, 4], [1]).shared_with(kept, [IMAGE]) == 5
+        assert prompt([1, IMAGE, IMAGE, 2], [1]).shared_with(kept, [IMAGE]) == 3
+        # Not all vision tokens are in it, of this one or of that.
+        assert prompt([1, IMAGE, 2, 3], [1]).shared_with(kept, [IMAGE]) == 0
+        assert prompt([1, IMAGE, IMAGE, 2, IMAGE, 3]).shared_with(kept, [IMAGE]) == 0
+        assert prompt([1, IMAGE, IMAGE]).shared_with(kept, [IMAGE]) == 0
+        assert prompt([1, 2, 3]).shared_with(prompt([1, 2, 4]), [IMAGE]) == 0
+        # Part of the source is behind it.
+        assert prompt([1, IMAGE, IMAGE, 2, 5, 6], [1, 5]).shared_with(kept, [IMAGE]) == 0
+
+    def test_every_input_counts(self):
+        pixels, other = torch.zeros(2, 3), torch.zeros(2, 3)
+        other[1, 2] = 1e-30
+        ids = [1, IMAGE, 2, 3]
+
+        def shared(one, two):
+            kept = prompt(ids, **one)
+            asked = prompt([*ids[:-1], 7, 8], **two)
+            assert not asked.equals(kept)
+            return asked.shared_with(kept, [IMAGE])
+
+        assert shared({"pixel_values": pixels}, {"pixel_values": pixels.clone()}) == 3
+        for value in (other, pixels.double(), pixels.T, [pixels], None):
+            assert shared({"pixel_values": pixels}, {"pixel_values": value}) == 0
+        assert shared({"pixel_values": [pixels]}, {"pixel_values": [other]}) == 0
+        assert shared({"sizes": [[2, 3]]}, {"sizes": [[2, 3]]}) == 3
+        assert shared({"sizes": object}, {"sizes": object}) == 0  # not understood
+        assert shared({}, {"more": torch.zeros(1)}) == 0
+
+    def test_what_is_said_of_each_token_counts(self):
+        ids = [1, IMAGE, 2, 3]
+        kept = prompt(ids, kinds=torch.tensor([[0, 1, 0, 0]]))
+        for kinds, shared in (
+            ([0, 1, 0, 0, 0], 3),
+            ([0, 1, 1, 1, 1], 2),  # they differ from the third on
+            ([0, 1, 1, 0, 0], 0),
+            ([0, 2, 0, 0, 0], 0),
+            ([0, 1, 0, 1, 0], 0),  # what follows is not all of one kind
+        ):
+            asked = prompt([*ids[:-1], 7, 8], kinds=torch.tensor([kinds]))
+            assert asked.shared_with(kept, [IMAGE]) == shared
+        same = prompt(ids, kinds=torch.tensor([[0, 1, 0, 1]]))
+        assert not same.equals(kept)
+        assert prompt(ids, kinds=torch.tensor([[0, 1, 0, 0]])).equals(kept)
+        assert not prompt(ids, [1], kinds=torch.tensor([[0, 1, 0, 0]])).equals(kept)
+
+    def test_positions_must_go_on_one_by_one(self):
+        ids = [1, IMAGE, 2, 3]
+
+        def places(*rows):
+            return {"position_ids": torch.tensor(rows)[:, None]}
+
+        kept = prompt(ids, **places([0, 1, 2, 3], [0, 1, 5, 6]))
+        asked = [*ids[:-1], 7, 8]
+        good = prompt(asked, **places([0, 1, 2, 3, 4], [0, 1, 5, 6, 7]))
+        assert good.shared_with(kept, [IMAGE]) == 3
+        for second in ([0, 1, 5, 6, 8], [0, 2, 5, 6, 7]):
+            bad = prompt(asked, **places([0, 1, 2, 3, 4], second))
+            assert bad.shared_with(kept, [IMAGE]) == 0
+
+
+def test_nothing_is_kept_unless_asked():
+    lb = engine("llava")
+    assert lb._prefixes is None
+    assert isinstance(lb.keep_prefixes(2), Prefixes)
+    lb.keep_prefixes(0)
+    assert lb._prefixes is None
+
+
+def test_positions_that_a_processor_gives_go_on():
+    """They jump behind the image: who counts from elsewhere is found out."""
+    lb = engine("llava")
+    plain, kept = lb._decoder, Prefixes(lb._decoder, [lb._decoder.image_token], 8)
+
+    def ask(prefill, question):
+        inputs, mask = lb._inputs(conversation(question))
+        places = torch.arange(len(mask)) + 7 * (mask.int().cumsum(0) == mask.sum())
+        prefix = prefill(inputs | {"position_ids": places[None]}, mask)
+        return prefix, plain.score(prefix, [[30, 31, 32, 33], [40, 41]], by_layer=True)
+
+    for question in QUESTIONS:
+        (_, expected), (prefix, found) = ask(plain.prefill, question), ask(kept.prefill, question)
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_allclose(a.signals, b.signals, atol=1e-5, rtol=1e-4)
+        assert prefix.positions.tolist() == [[prefix.length + 7]]
+    assert (kept.new, kept.continued) == (2, 2)

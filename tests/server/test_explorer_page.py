@@ -207,6 +207,24 @@ def test_where_a_word_looked_is_painted_on_the_picture(asked, drawn, row):
     assert asked.execute_script("return $('tip').hidden && !$('frame').dataset.word")
 
 
+def test_the_word_with_the_focus_is_shown_when_the_mouse_is_on_none(asked):
+    first, _ = focus_word(asked, 1, 3)
+    index = ranking(asked)[0][0][0]
+    shown = f"$('frame').dataset.word === '{index} {first}'"
+    wait(asked, shown)
+    hover = """const all = document.querySelectorAll("#candidates > li:first-child .said .word");
+      const over = (node) => node.dispatchEvent(
+        new PointerEvent("pointerover", { bubbles: true, pointerType: "mouse" }));
+      over(%s);"""
+    asked.execute_script(hover % "all[5]")
+    wait(asked, f"$('frame').dataset.word && !({shown})")
+    asked.execute_script(hover % "all[5].closest('li')")
+    wait(asked, shown)
+    asked.switch_to.active_element.send_keys("\ue00c")
+    asked.execute_script(hover % "all[5].closest('li')")
+    assert asked.execute_script("return $('frame').dataset.word === undefined")
+
+
 def test_what_would_be_said_without_looking(asked, drawn):
     click(asked, ".compare-it")
     wait(asked, "document.querySelector('.columns')")

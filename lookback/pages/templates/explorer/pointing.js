@@ -74,21 +74,26 @@ function listenToWords(app) {
     if (words.length) point(words[0]);
   };
 
-  const wordIn = (event) => event.target.closest?.("#candidates > li > .said .word") ?? null;
-  list.addEventListener("pointerover", (event) => { if (event.pointerType === "mouse") point(wordIn(event)); });
-  list.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") point(null); });
-  list.addEventListener("focusin", (event) => point(wordIn(event)));
+  const wordAt = (element) => element?.closest?.("#candidates > li > .said .word") ?? null;
+  const wordIn = (event) => wordAt(event.target);
+  let letGo = null; // by Escape: it has the focus, and is not pointed at
+  /** The word that has the focus: it is pointed at again when the mouse is on none. */
+  const held = () => (document.activeElement === letGo ? null : wordAt(document.activeElement));
+  list.addEventListener("pointerover", (event) => { if (event.pointerType === "mouse") point(wordIn(event) ?? held()); });
+  list.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") point(held()); });
+  list.addEventListener("focusin", (event) => { letGo = null; point(wordIn(event)); });
   list.addEventListener("focusout", (event) => { if (wordIn(event)) point(null); });
   list.addEventListener("click", (event) => {
     const word = wordIn(event);
     if (!word || app.isWriting()) return;
+    letGo = null;
     word.focus({ preventScroll: true }); // its answer was chosen by the same click
     point(word);
   });
   list.addEventListener("keydown", (event) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     const word = wordIn(event);
-    if (event.key === "Escape") point(null);
+    if (event.key === "Escape") { letGo = word; point(null); }
     if (!by || !word) return;
     event.preventDefault();
     stepWord(word, by);

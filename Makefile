@@ -12,7 +12,7 @@ SEED ?= 1
 
 .PHONY: demo test bench hostile lint types tests test-zoo test-oldest test-wheel clean
 .PHONY: docs notebooks commands-page models-table bench-scorers train-embedded evaluate-embedded
-.PHONY: reproduce budget pictures test-vllm bench-vllm load
+.PHONY: reproduce budget pictures explorer-picture test-vllm bench-vllm load
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -79,6 +79,10 @@ models-table: $(VENV)/ready
 # README's picture of a result: the item that the demo's rule takes, asked anew.
 pictures: $(VENV)/ready
 	$(BIN)/python -m tools.pictures
+
+# The explorer at work, as README shows it: a real server, a real browser.
+explorer-picture: $(VENV)/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.explorer_picture
 
 bench: $(VENV)/ready
 	$(BIN)/python bench/speed.py

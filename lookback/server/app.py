@@ -28,6 +28,7 @@ from lookback.server.asking import (
 )
 from lookback.server.desk import Desk
 from lookback.server.errors import ApiError, from_exception, invalid
+from lookback.server.explorer_routes import add_explorer
 from lookback.server.guard import LOG, Guard
 from lookback.server.metrics import Metrics
 from lookback.server.reference import reference_page
@@ -230,6 +231,7 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
     async def docs(request: Request) -> Response:
         return HTMLResponse(reference_page(app.openapi(), str(request.base_url).rstrip("/")))
 
+    add_explorer(app, engine, settings, [Depends(json_only)])
     _answer_errors(app)
     paths: set[str] = set()
 
@@ -262,7 +264,8 @@ def _answer_errors(app: FastAPI) -> None:
         return answer(ApiError(error.status_code, words, headers=error.headers))
 
     async def unreadable(request: Request, error: Any) -> JSONResponse:
-        json_only(request)
+        if request.method == "POST":
+            json_only(request)
         return answer(from_validation(error))
 
     async def failed(request: Request, error: Any) -> JSONResponse:

@@ -40,16 +40,33 @@ def _offset(cell: int, side: int, by: int) -> int:
     return first + (end - first - side + 1) * by // 256
 
 
-def paste(canvas: NDArray[np.int32], thing: Thing) -> None:
-    """Draw a thing onto an (H, W, 3) canvas, in place."""
-    left, top, right, bottom = bounds(thing)
+def _painted(thing: Thing) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """What a thing adds to each pixel of its square, and how much of what is below it stays.
+
+    Both are in parts of ZOOM**2: (side, side, 3) and (side, side, 1).
+    """
+    left, _, right, _ = bounds(thing)
     rest = thing.look // (len(SIDES[thing.size]) * 256 * 256)
     mirrored, tilt, *tint = _digits(rest, 2, len(TILTS), *(2 * TINT + 1,) * 3)
     roles, counts, clear = sprite(thing.category, right - left, bool(mirrored), TILTS[tilt])
     red, green, blue = (t - TINT for t in tint)
-    colors = palette(thing.color, (red, green, blue))[roles]
+    return counts @ palette(thing.color, (red, green, blue))[roles], clear
+
+
+def paste(canvas: NDArray[np.int32], thing: Thing) -> None:
+    """Draw a thing onto an (H, W, 3) canvas, in place."""
+    left, top, right, bottom = bounds(thing)
+    colors, clear = _painted(thing)
     under = canvas[top:bottom, left:right]
-    canvas[top:bottom, left:right] = (under * clear + counts @ colors) // ZOOM**2
+    canvas[top:bottom, left:right] = (under * clear + colors) // ZOOM**2
+
+
+def cut_out(thing: Thing) -> Image.Image:
+    """A thing alone, in its square, with nothing behind it: RGBA."""
+    colors, clear = _painted(thing)
+    full = ZOOM**2 - clear
+    parts = np.concatenate([colors // np.maximum(full, 1), 255 * full // ZOOM**2], axis=2)
+    return Image.fromarray(np.clip(parts, 0, 255).astype(np.uint8), "RGBA")
 
 
 def pixels(scene: Scene) -> NDArray[np.uint8]:

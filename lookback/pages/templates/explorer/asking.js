@@ -1,0 +1,115 @@
+/* One asking: what is sent, what is heard, and how far it is. */
+
+const WRITING = ["asking", "queued", "writing"];
+
+/** What is sent. Only some scorers have α and λ; a schedule of the server's own comes before the usual one. */
+function bodyOf(state, picture, data) {
+  const setting = BY_SETTING.includes(state.scorer) ? { alpha: state.alpha, lam: state.lam } : {};
+  const usual = data.prune ? {} : { prune: "half" };
+  return {
+    model: data.model, messages: messagesOf(state.question, picture.uri), stream: true, n: state.n,
+    temperature: state.temperature, max_tokens: state.max_tokens, seed: state.seed,
+    lookback: {
+      best_of: state.n, scorer: state.scorer, ...setting, ...(state.prune ? usual : { prune: null }), signals: true, watch: true,
+    },
+  };
+}
+
+/** The record of an asking that begins now. */
+function newAsking(state, picture, data) {
+  const asked = {
+    question: state.question, picture, body: bodyOf(state, picture, data), phase: "asking", ahead: 0, shown: 0,
+    candidates: [...Array(state.n).keys()].map(emptyCandidate), abort: new AbortController(),
+    allShown: false, compared: new Map(), looked: new Set(),
+  };
+  asked.looks = lookKeeper(asked);
+  return asked;
+}
+
+/** Take in an event of the stream. */
+function hearEvent(asked, kind, value) {
+  const { candidates } = asked;
+  if (kind === "comment" && value.event === "queued") Object.assign(asked, { phase: "queued", ahead: value.ahead });
+  if (kind === "comment" && value.event === "candidates") {
+    asked.phase = "writing";
+    value.candidates.forEach((told) => hearCandidate(candidates, told));
+  }
+  if (kind !== "data") return;
+  if (value.error) throw new Refusal(value.error.message);
+  for (const choice of value.choices ?? []) {
+    const told = choice.lookback;
+    if (!told) continue;
+    if (told.start !== undefined) {
+      asked.phase = "writing";
+      hearCandidate(candidates, { index: 0, ...told });
+    } else {
+      hearChoice(candidates, told);
+    }
+  }
+}
+
+/** Ask, and tell `change` whenever more is known. The phase it ends in: done, stopped or failed. */
+async function ask(asked, change) {
+  try {
+    const response = await request("v1/chat/completions", asked.body, asked.abort.signal);
+    let ended = false;
+    await readEvents(response, (kind, value) => {
+      ended ||= kind === "done";
+      hearEvent(asked, kind, value);
+      change();
+    });
+    if (!ended) throw new Refusal("The answer broke off: the server ended it before it was whole.");
+    asked.phase = "done";
+  } catch (error) {
+    if (error.name === "AbortError") asked.phase = "stopped";
+    else Object.assign(asked, { phase: "failed", error });
+  }
+  change();
+}
+
+const countOf = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;
+
+/** How far it is, in words. `cs`: the candidates as they are shown. */
+function stateInWords(asked, cs, ranking) {
+  if (!asked) return "";
+  const pruned = cs.filter((c) => c.finish === "pruned").length;
+  const ended = cs.filter((c) => c.finish !== null).length - pruned;
+  const also = pruned ? `, ${pruned} pruned` : "";
+  const told = {
+    asking: () => "Asking…",
+    queued: () => (asked.ahead ? `Waiting: ${countOf(asked.ahead, "request")} before this one.` : "It is this one’s turn."),
+    writing: () => `Writing ${countOf(cs.length, "answer")}: ${ended} ended${also}.`,
+    done: () => `${countOf(cs.length, "answer")}${also}${cs.length > 1 ? `, ${ranking.groups.length} different` : ""}.`,
+    stopped: () => `Stopped: ${ended} of ${cs.length} had ended.`,
+    failed: () => "",
+  };
+  return told[asked.phase]();
+}
+
+/** The end of an asking, for those who listen. */
+function endInWords(asked, cs, ranking) {
+  if (asked.phase !== "done") return stateInWords(asked, cs, ranking);
+  const best = ranking.candidates[ranking.order[0]];
+  return `${countOf(cs.length, "answer")}, best: ${best.text.trim() || "an empty one"}`;
+}
+
+/** Why the answers are not about what is shown now; nothing if they are. */
+function staleInWords(asked, picture, question) {
+  if (picture !== asked.picture) return "They are about the picture before: ask again, and see whether the answer follows.";
+  return question.trim() === asked.question ? "" : "They answer the question before.";
+}
+
+/** The best answer to the same question before the scene was changed; null where nothing was. */
+function lastBest({ asked, ranking, picture, state }) {
+  const follows = asked?.phase === "done" && picture.edited && asked.picture !== picture
+    && asked.picture.scene?.seed === picture.scene.seed && asked.question === state.question;
+  return follows ? { uri: asked.picture.uri, text: ranking.candidates[ranking.order[0]].text.trim() } : null;
+}
+
+/** That answer, above those that are written now. */
+function drawBefore(last) {
+  $("before").hidden = !last;
+  if (!last) return;
+  $("before").replaceChildren(h("img", { src: last.uri, alt: "The picture before" }),
+    h("p", {}, h("span", { class: "facts" }, "Before the change the best was"), h("br"), h("span", { dir: "auto" }, last.text)));
+}

@@ -1,0 +1,209 @@
+"""The explorer in other states: photographs, the tour, waiting, stopped, refused, alone."""
+
+import threading
+
+import numpy as np
+import pytest
+from chromium import emulate, logs, needs_chromium
+from PIL import Image
+from server.exploring import ask, click, no_complaints, open_page, put, ranking, settle, text, wait
+from server.held_engine import HeldEngine, until
+from server.serving import asked as asked_for
+from server.serving import chat, embedded, serving
+
+from lookback.server.settings import Limits, Settings
+
+pytestmark = needs_chromium
+
+QUESTION = "Describe the picture."
+
+
+@pytest.fixture
+def opened(browser, client):
+    open_page(browser, client)
+    yield browser
+    emulate(browser)
+    no_complaints(browser)
+
+
+@pytest.fixture(scope="module")
+def photo(tmp_path_factory):
+    path = tmp_path_factory.mktemp("photos") / "photo.jpg"
+    noise = np.random.default_rng(0).integers(0, 255, (900, 1600, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(path)
+    return path
+
+
+def test_a_photograph_is_made_smaller_and_the_model_excused(opened, client, photo):
+    opened.find_element("id", "file").send_keys(str(photo))
+    wait(opened, "$('picture').naturalWidth === 1024")
+    assert opened.execute_script("return $('picture').naturalHeight") == 576
+    assert "sees suns and cups" in text(opened, "#picture-note")
+    assert opened.execute_script("return document.querySelectorAll('.handle').length") == 0
+    ask(opened)
+    assert "25 answers" in text(opened, "#state-text")
+    click(opened, "#copy-link")
+    wait(opened, "location.hash.includes('picture=')")
+    assert "smaller copy of the picture" in text(opened, "#problem-text")
+    hash = opened.execute_script("return location.hash")
+    assert len(hash) < 30_000
+    open_page(opened, client, hash)
+    assert "smaller than the one that was asked about" in text(opened, "#problem-text")
+    assert "25 answers" in text(opened, "#state-text")
+
+
+@pytest.mark.parametrize("way", ["paste", "drop"])
+def test_pictures_are_pasted_and_dropped(opened, way):
+    opened.execute_async_script(
+        """const [way, done] = arguments;
+           const canvas = document.createElement("canvas");
+           [canvas.width, canvas.height] = [200, 100];
+           canvas.getContext("2d").fillRect(0, 0, 50, 50);
+           canvas.toBlob((blob) => {
+             const held = new DataTransfer();
+             held.items.add(new File([blob], "mine.png", { type: "image/png" }));
+             const ways = { bubbles: true, clipboardData: held, dataTransfer: held };
+             const Kind = way === "paste" ? ClipboardEvent : DragEvent;
+             document.body.dispatchEvent(new Kind(way, ways));
+             done();
+           }, "image/png");""",
+        way,
+    )
+    wait(opened, "$('picture').naturalWidth === 200")
+
+
+def test_what_is_no_picture_is_said(opened, tmp_path):
+    (tmp_path / "notes.txt").write_text("no picture")
+    opened.find_element("id", "file").send_keys(str(tmp_path / "notes.txt"))
+    wait(opened, "!$('problem').hidden")
+    assert "“notes.txt” cannot be read as a picture" in text(opened, "#problem-text")
+    click(opened, "#dismiss")
+    assert opened.execute_script("return $('problem').hidden")
+
+
+def test_the_tour_has_five_steps_and_goes_by_keyboard(opened):
+    opened.execute_script("localStorage.clear()")
+    opened.refresh()
+    wait(opened, "document.body.dataset.ready")
+    assert opened.execute_script("return !$('offer').hidden && $('tour').hidden")
+    click(opened, "#take-tour")
+    seen = []
+    for _ in range(5):
+        assert opened.execute_script("return document.activeElement.id") == "tour"
+        seen.append((text(opened, "#tour-place"), text(opened, "#tour-title")))
+        opened.switch_to.active_element.send_keys("\ue014")
+        settle(opened)
+    assert [place for place, _ in seen] == [f"{i} of 5" for i in range(1, 6)]
+    assert len({title for _, title in seen}) == 5
+    assert opened.execute_script("return $('tour').hidden && $('ring').hidden")
+    assert opened.execute_script("return document.querySelectorAll('#candidates > li').length") > 5
+    assert opened.execute_script("return $('offer').hidden")
+    opened.refresh()
+    wait(opened, "document.body.dataset.ready")
+    assert opened.execute_script("return $('offer').hidden")
+    click(opened, "#start-tour")
+    opened.switch_to.active_element.send_keys("\ue00c")
+    assert opened.execute_script("return $('tour').hidden")
+    assert opened.execute_script("return document.activeElement.id") == "start-tour"
+
+
+@pytest.fixture
+def held():
+    engine = HeldEngine()
+    with serving(engine, Settings(limits=Limits(in_flight=1, queue=1))) as client:
+        yield engine, client
+        engine.go.set()
+
+
+def test_who_waits_is_told_how_many_are_before(browser, held):
+    engine, client = held
+    other = threading.Thread(target=lambda: chat(client, **asked_for("before")))
+    other.start()
+    until(lambda: engine.begun == ["before"])
+    open_page(browser, client)
+    put(browser, question="mine")
+    click(browser, "#ask")
+    wait(browser, "$('state-text').textContent.includes('Waiting: 1 request before this one.')")
+    engine.go.set()
+    settle(browser)
+    other.join()
+    assert "answers" in text(browser, "#state-text")
+    no_complaints(browser)
+
+
+def test_stopping_ends_the_servers_work(browser, held):
+    engine, client = held
+    open_page(browser, client)
+    put(browser, question="first")
+    click(browser, "#ask")
+    until(lambda: engine.begun == ["first"])
+    assert browser.execute_script("return $('ask').hidden && !$('stop').hidden")
+    click(browser, "#stop")
+    until(lambda: engine.given_up == ["first"])  # the server works no more for it
+    settle(browser)
+    assert text(browser, "#state-text").startswith("Stopped: 0 of ")
+    assert browser.execute_script("return document.activeElement.id") == "ask"
+    engine.go.set()
+    ask(browser, "second")
+    assert "answers" in text(browser, "#state-text")
+    no_complaints(browser)
+
+
+def test_a_server_that_goes_away_is_said_and_can_be_tried_again(browser, held):
+    engine, client = held
+    engine.go.set()
+    open_page(browser, client)
+    client.server.should_exit = True
+    client.thread.join(60)
+    put(browser, question="anyone?")
+    click(browser, "#ask")
+    wait(browser, "!$('problem').hidden")
+    assert "The server does not answer. Is lookback serve still running?" in text(
+        browser, "#problem-text"
+    )
+    assert text(browser, "#retry") == "Try again"
+    assert browser.execute_script("return !$('ask').hidden && !$('empty').hidden")
+    no_complaints(browser, "ERR_CONNECTION_REFUSED")
+
+
+def test_a_key_is_asked_for_and_kept_for_this_tab(browser):
+    with serving(embedded(), Settings(api_key="open sesame")) as client:
+        logs(browser)
+        browser.get("about:blank")
+        browser.get(f"{client.base_url}")
+        wait(browser, "$('key-dialog').open")
+        put(browser, key="wrong")
+        click(browser, "#key-form .strong")
+        wait(browser, "$('key-dialog').open && $('key').value === ''")
+        put(browser, key="open sesame")
+        click(browser, "#key-form .strong")
+        wait(browser, "document.body.dataset.ready")
+        put(browser, n=3)
+        ask(browser, QUESTION)
+        assert len(ranking(browser)) <= 3
+        assert text(browser, "#state-text").startswith("3 answers")
+        browser.execute_script("sessionStorage.clear()")
+        no_complaints(browser, "401")
+
+
+def test_a_refusal_is_shown_in_the_servers_words(opened):
+    put(opened, question="x" * 3900)
+    click(opened, "#ask")
+    wait(opened, "!$('problem').hidden")
+    assert "the model takes 512" in text(opened, "#problem-text")
+    ask(opened, QUESTION)
+    assert opened.execute_script("return $('problem').hidden")
+    logs(opened)  # 400 is in the console: the browser's own line
+
+
+def test_an_engine_that_cannot_look_says_so(browser):
+    engine = HeldEngine()
+    engine.abilities = engine.abilities - {"look"}
+    engine.go.set()
+    with serving(engine) as client:
+        open_page(browser, client)
+        ask(browser, QUESTION)
+        browser.execute_script("document.querySelector('#candidates .word').focus()")
+        wait(browser, "document.querySelector('.tip-more')")
+        assert "This engine cannot tell where a word looked." in text(browser, "#tip")
+        no_complaints(browser)

@@ -1,9 +1,14 @@
 """Settings for all tests: one thread per process, no hub, no random surprises."""
 
 import os
+import signal
+import threading
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+if threading.current_thread() is threading.main_thread():
+    # A shell's background job ignores Ctrl-C, which some tests send, and so would all it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest
 from chromium import start

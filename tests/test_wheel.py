@@ -3,11 +3,13 @@
 Takes minutes (torch is installed once more), so it runs by `make test-wheel` alone.
 """
 
+import base64
 import json
 import os
 import shutil
 import subprocess
 import sys
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -54,6 +56,24 @@ def environment(wheel, tmp_path_factory):
     return bin_
 
 
+@pytest.fixture(scope="module")
+def server(environment, wheel, tmp_path_factory):
+    """The address of `lookback serve` in that environment, with the extra for it."""
+    python = environment / "python"
+    refused = subprocess.run([environment / "lookback", "serve"], capture_output=True, text=True)
+    assert "pip install 'lookback-vlm[serve]'" in refused.stderr
+    call(python, "-m", "pip", "install", "-c", ROOT / "constraints.txt", f"{wheel}[serve]")
+    process = subprocess.Popen(
+        [environment / "lookback", "serve", "--port", "0", "--quiet"],
+        cwd=tmp_path_factory.mktemp("served"),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    yield process.stdout.readline().strip()
+    process.terminate()
+    process.wait(60)
+
+
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     package = {
@@ -84,3 +104,25 @@ def test_the_installed_command_answers(environment, tmp_path):
     candidates = json.loads(said)["candidates"]
     assert len(candidates) == 4
     assert all(c["text"] and 0 < max(c["visual_lookback"]) <= 1 for c in candidates)
+
+
+def test_the_installed_command_serves(server, tmp_path):
+    item = get_benchmark("scenes-vqa").items("test")[0]
+    item.image.save(tmp_path / "scene.png")
+    image = base64.b64encode((tmp_path / "scene.png").read_bytes()).decode()
+    content = [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}},
+        {"type": "text", "text": item.question},
+    ]
+    asked = {"messages": [{"role": "user", "content": content}], "lookback": {"best_of": 4}}
+    request = urllib.request.Request(
+        f"{server}/v1/chat/completions",
+        json.dumps(asked).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request) as answer:
+        (choice,) = json.load(answer)["choices"]
+    assert choice["message"]["content"]
+    assert choice["lookback"]["of"] == 4
+    with urllib.request.urlopen(f"{server}/") as page:
+        assert "LookBack" in page.read().decode()

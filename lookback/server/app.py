@@ -186,6 +186,7 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
 
     @app.get("/v1/models", tags=["OpenAI"], responses={200: {"model": bodies.Models}})
     async def models() -> Response:
+        """The model that is served."""
         one = {"id": name, "object": "model", "created": 0, "owned_by": "lookback"}
         return JSONResponse({"object": "list", "data": [one]})
 
@@ -195,6 +196,7 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
         responses={200: {"model": bodies.Model}, 404: JSON_ERROR},
     )
     async def model(model: str) -> Response:
+        """The same by its name."""
         check_model(model)
         return JSONResponse({"id": name, "object": "model", "created": 0, "owned_by": "lookback"})
 
@@ -221,6 +223,7 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
     async def prometheus() -> Response:
+        """Numbers for Prometheus."""
         text, kind = metrics.text()
         return Response(text, media_type=kind)
 

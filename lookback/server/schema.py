@@ -155,22 +155,38 @@ class TextFormat(Strict):
 class ChatRequest(Strict):
     """OpenAI's chat completion, as far as it is supported, and `lookback`."""
 
-    messages: Messages
-    model: str | None = None
-    n: Count | None = Field(default=None, description="How many choices come back, the best first.")
-    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
-    max_tokens: Count | None = None
-    max_completion_tokens: Count | None = None
-    stop: str | Annotated[list[str], Field(max_length=4)] | None = None
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    logprobs: StrictBool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    stream: StrictBool | None = None
+    messages: Messages = Field(description="The conversation; the user speaks last.")
+    model: str | None = Field(default=None, description="What /v1/models lists, or lookback.")
+    n: Count | None = Field(default=None, description="How many come back, the best first; 1.")
+    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = Field(
+        default=None, description="By default the server's, 1.2 as in the paper."
+    )
+    top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = Field(
+        default=None, description="By default the server's, 0.9 as in the paper."
+    )
+    max_tokens: Count | None = Field(default=None, description="The longest response.")
+    max_completion_tokens: Count | None = Field(default=None, description="The same.")
+    stop: str | Annotated[list[str], Field(max_length=4)] | None = Field(
+        default=None, description="Texts at which a response ends; they are not part of it."
+    )
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = Field(
+        default=None, description="The same seed and settings draw the same candidates."
+    )
+    logprobs: StrictBool | None = Field(
+        default=None, description="The model's own log p of each token, without temperature."
+    )
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(
+        default=None, description="And of so many likeliest tokens of each step."
+    )
+    stream: StrictBool | None = Field(
+        default=None, description="Server-Sent Events: comments on the way, then the best."
+    )
     stream_options: StreamOptions | None = None
-    user: str | None = None
+    user: str | None = Field(
+        default=None, description="Whoever waits is served in turns, by client and by user."
+    )
     response_format: TextFormat | None = None
-    lookback: Lookback | None = None
+    lookback: Lookback | None = Field(default=None, description="What LookBack does beside this.")
 
     @model_validator(mode="before")
     @classmethod
@@ -190,7 +206,9 @@ class ScoreRequest(Strict):
     """Responses that exist already, to be scored."""
 
     messages: Messages
-    responses: Annotated[list[str | TokenIds], Field(min_length=1)]
+    responses: Annotated[list[str | TokenIds], Field(min_length=1)] = Field(
+        description="Texts, or lists of token ids, which are taken as they are."
+    )
     model: str | None = None
     lookback: Ranking | None = None
     user: str | None = None

@@ -72,6 +72,34 @@ def test_pictures_are_pasted_and_dropped(opened, way):
     wait(opened, "$('picture').naturalWidth === 200")
 
 
+CAMERA = """const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [640, 360];
+  setInterval(() => { canvas.getContext("2d").fillRect(0, 0, 99 * Math.random(), 99); }, 20);
+  window.stream = canvas.captureStream();
+  navigator.mediaDevices.getUserMedia = async () => stream;"""
+
+
+def test_a_photograph_from_the_camera(opened):
+    """The camera is a canvas: what a browser does with a stream is the same."""
+    opened.execute_script(CAMERA)
+    click(opened, "#photograph")
+    wait(opened, "$('camera').open && $('video').videoWidth === 640")
+    click(opened, "#shoot")
+    wait(opened, "$('picture').naturalWidth === 640")
+    assert opened.execute_script("return stream.getTracks().every((t) => t.readyState === 'ended')")
+    assert not opened.execute_script("return $('camera').open")
+
+
+def test_a_camera_that_is_not_there_is_said(opened):
+    opened.execute_script(
+        """navigator.mediaDevices.getUserMedia = () =>
+             Promise.reject(new DOMException("none", "NotFoundError"));"""
+    )
+    click(opened, "#photograph")
+    wait(opened, "!$('problem').hidden")
+    assert "No photograph from the camera: there is none." in text(opened, "#problem-text")
+
+
 def test_what_is_no_picture_is_said(opened, tmp_path):
     (tmp_path / "notes.txt").write_text("no picture")
     opened.find_element("id", "file").send_keys(str(tmp_path / "notes.txt"))

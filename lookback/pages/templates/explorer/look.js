@@ -72,6 +72,6 @@ function placeInWords(look, span, mode, places) {
     .map(([left, top]) => amount(seen, picture.boxes, [left, top, left + 1 / 3, top + 1 / 3]));
   const best = parts.reduce((found, value, i) => (value > parts[found] ? i : found), 0);
   const whole = mass(seen.raw, picture.boxes, EVERYWHERE);
-  const much = mode === "raw" ? `${shown(100 * parts[best] / whole, 0)} % of its look` : `${shown(parts[best], 1)} × its other words`;
+  const much = mode === "raw" ? `${shown(100 * parts[best] / whole, 0)} % of its look` : `${shown(parts[best], 1)} × the usual`;
   return `most at the ${places[best]}: ${much}`;
 }

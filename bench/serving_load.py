@@ -283,7 +283,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=120)
-    parser.add_argument("--pause", type=float, default=20, help="seconds between two requests")
+    parser.add_argument("--pause", type=float, default=40, help="seconds between two requests")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--model")
     parser.add_argument("options", nargs="*", help="further options of lookback serve, behind --")

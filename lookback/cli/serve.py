@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -24,6 +26,7 @@ from lookback.cli.app import (
 from lookback.cli.start import Start
 from lookback.cli.steering import Prune, parse_schedule
 from lookback.cli.terminal import say
+from lookback.limits import IMAGE_MIB, IMAGE_PIXELS
 
 WHO = "Who may ask"
 LIMITS = "What a request may cost"
@@ -169,11 +172,6 @@ def serve(
     if best_of > most_best_of:
         raise ValueError(f"--best-of {best_of}: --most-best-of allows {most_best_of}")
     schedule = None if prune is None else parse_schedule(prune)
-    for variable, value in (
-        ("LOOKBACK_MAX_IMAGE_MIB", image_mib),
-        ("LOOKBACK_MAX_IMAGE_PIXELS", image_pixels),
-    ):
-        os.environ.setdefault(variable, str(value))
     bound = listen(host, port)  # before the model is loaded: a port that is taken is said at once
     options = load_settings(
         engine, device, dtype, revision, device_map, trust_remote_code, engine_set
@@ -208,9 +206,23 @@ def serve(
     say(f"serving {name or lb.name}; OpenAI clients: base_url={address(bound)}/v1; Ctrl-C ends it")
     print(address(bound), flush=True)
     try:
-        server.run([bound])
+        with image_limits(image_mib, image_pixels):
+            server.run([bound])
     finally:
         getattr(lb, "close", lambda: None)()  # vLLM has processes of its own
+
+
+@contextmanager
+def image_limits(mib: int, pixels: int) -> Iterator[None]:
+    """Images may have so much within the block, unless the environment says otherwise."""
+    named = {IMAGE_MIB.variable: mib, IMAGE_PIXELS.variable: pixels}
+    own = {name: str(value) for name, value in named.items() if name not in os.environ}
+    os.environ |= own
+    try:
+        yield
+    finally:
+        for name in own:
+            del os.environ[name]
 
 
 def _need_extra() -> None:

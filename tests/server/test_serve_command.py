@@ -10,6 +10,9 @@ import httpx
 import pytest
 from server.serving import asked
 
+from lookback.cli.serve import image_limits
+from lookback.limits import IMAGE_MIB, IMAGE_PIXELS
+
 TOY = ["--plugin", "tests/toy_engine.py", "--engine", "toy"]
 
 
@@ -81,3 +84,12 @@ def test_questions_are_logged_if_asked_for():
     assert "asks: 'a question'" in stderr
     assert "PNG" not in stderr
     assert "data:image" not in stderr
+
+
+def test_limits_of_images_hold_while_it_serves(monkeypatch):
+    monkeypatch.setenv(IMAGE_MIB.variable, "7")
+    monkeypatch.delenv(IMAGE_PIXELS.variable, raising=False)
+    with image_limits(20, 5000):
+        assert IMAGE_MIB.units == 7  # the environment comes first
+        assert IMAGE_PIXELS.units == 5000
+    assert IMAGE_PIXELS.units == IMAGE_PIXELS.default

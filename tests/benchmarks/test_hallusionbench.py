@@ -10,6 +10,7 @@ from lookback.benchmarks import get_benchmark
 from lookback.benchmarks.files import MissingFile
 from lookback.benchmarks.hallusionbench import HallusionBench
 from lookback.benchmarks.judge import RuleJudge
+from lookback.runs.plan import Plan
 
 
 def row(category, set_id, figure, question, answer="1", **more):
@@ -229,3 +230,16 @@ def test_a_figure_stays_in_the_folder(folder, monkeypatch, name):
     if name == "out/a.png":
         monkeypatch.setenv("LOOKBACK_ALLOW_OUTSIDE", "1")
         assert item.image.size == (4, 3)
+
+
+def test_a_run_s_settings_name_the_judge_s_prompt(folder, monkeypatch, tmp_path):
+    """A run goes on with the same settings alone, so that verdicts on two prompts never mix."""
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("LOOKBACK_CACHE", str(tmp_path / "cache"))
+    names = [
+        Plan("hallusionbench", data=str(folder), judge={"model": "m"} | more)
+        .load_benchmark()
+        .judge_name()
+        for more in ({}, {"prompt": "brief"})
+    ]
+    assert names == ["m (official prompt)", "m (brief prompt)"]

@@ -1,7 +1,7 @@
 """AMBER, its generative part: which things a description names, and which of them are there.
 
-A response's nouns are lemmatized, and those that AMBER's `relation.json` has, as a key or as a
-value, are kept; a noun that occurs twice counts twice. An image has a list of things that are there
+A response's nouns are put into their dictionary form in lower case, and those that AMBER's
+`relation.json` has, as a key or as a value, are kept. An image has a list of things that are there
 (`truth`) and one of things that a model is likely to make up (`hallu`). A noun means a thing of
 such a list if it is that thing or one associated with it by `relation.json`: the first that fits,
 associated nouns before the things' own names, as in the official script.
@@ -11,12 +11,18 @@ associated nouns before the things' own names, as in the official script.
 - Any other is wrong, unless its word vector is close to that of a true thing or an associated
   noun: then it is right, and that thing is covered. Without vectors there is no such check.
 - If it means a thing that models make up (or, with vectors, is close to one), it counts for Cog,
-  whatever it is otherwise.
+  whatever it is otherwise. As in the official script, the vectors are asked even where its name
+  fits, so that it may stand for two such things: the one that it names, and the first of the
+  list that it is close to.
 
-Over all responses: chair_i = wrong / kept; cover = things covered / true things; hal = the share of
+AMBER's own numbers count mentions, so that a noun that occurs twice counts twice, over all
+responses: chair_i = wrong / kept; cover = things covered / true things; hal = the share of
 responses with a wrong noun; cog = nouns that count for Cog / kept, as AMBER's paper defines it,
-and cog_official = made-up things named / made-up things listed, as its script computes it. The
-paper's F1, our reading: per response, precision 1 - chair_i and recall cover; the mean.
+and cog_official = made-up things named / made-up things listed, as its script computes it.
+
+The paper's F1, our reading, is over sets of things, as for CHAIR: per response, G is the image's
+true things, and P the true things that are covered and the nouns that are wrong, each once; safe
+nouns are in neither. Precision |P n G| / |P|, recall |P n G| / |G|; the mean over responses.
 """
 
 from __future__ import annotations
@@ -45,6 +51,7 @@ class Judgement:
         kept, wrong, made_up: numbers of nouns; `made_up` are those that count for Cog.
         covered: positions of the image's true things that are named.
         fooled: positions of the image's made-up things that are named.
+        false: the nouns that are wrong, each once.
     """
 
     kept: int
@@ -52,6 +59,7 @@ class Judgement:
     made_up: int
     covered: frozenset[int]
     fooled: frozenset[int]
+    false: frozenset[str]
 
 
 @benchmark("amber", title="AMBER")
@@ -174,20 +182,31 @@ class Amber(FileBenchmark):
     def _judgement(
         self, nouns: Sequence[str], true: Mapping[str, int], made_up: Mapping[str, int]
     ) -> Judgement:
-        wrong, covered, fooled = 0, set(), []
+        tempted = 0
+        wrong: list[str] = []
+        covered: set[int] = set()
+        fooled: set[int] = set()
         for noun in nouns:
             if noun in self._safe_words:
                 continue
             if noun in true:
                 covered.add(true[noun])
                 continue
-            if (false := self._meant(noun, made_up)) is not None:
-                fooled.append(false)
-            if (close := self._meant(noun, true)) is not None:
+            meant = (made_up.get(noun), self._close(noun, made_up))
+            tempted += meant != (None, None)
+            fooled.update(position for position in meant if position is not None)
+            if (close := self._close(noun, true)) is not None:
                 covered.add(close)
             else:
-                wrong += 1
-        return Judgement(len(nouns), wrong, len(fooled), frozenset(covered), frozenset(fooled))
+                wrong.append(noun)
+        return Judgement(
+            kept=len(nouns),
+            wrong=len(wrong),
+            made_up=tempted,
+            covered=frozenset(covered),
+            fooled=frozenset(fooled),
+            false=frozenset(wrong),
+        )
 
     def _meanings(self, things: Sequence[str]) -> dict[str, int]:
         """The nouns that mean one of these things, each with the position of the thing."""
@@ -200,10 +219,13 @@ class Amber(FileBenchmark):
             meanings.setdefault(thing, position)
         return meanings
 
-    def _meant(self, noun: str, meanings: Mapping[str, int]) -> int | None:
-        """The position of the thing that a noun means, by name or by vector."""
-        if noun in meanings or not self._by_vectors:
-            return meanings.get(noun)
+    def _close(self, noun: str, meanings: Mapping[str, int]) -> int | None:
+        """The position of the first thing that a noun is close to by its vector, itself included.
+
+        The noun is compared with its own name, too: the script's loop ends there.
+        """
+        if not self._by_vectors:
+            return None
         close = (p for other, p in meanings.items() if english.similarity(noun, other) > CLOSE)
         return next(close, None)
 
@@ -213,10 +235,11 @@ class Amber(FileBenchmark):
 
     def scores(self, item: Item, responses: Sequence[str]) -> list[float]:
         """F1 of several responses, read together."""
-        things = len(item.truth["truth"])
+        things = len({thing.lower() for thing in item.truth["truth"]})
         return [
-            f1(share(judged.kept - judged.wrong, judged.kept), share(len(judged.covered), things))
+            f1(share(found, found + len(judged.false)), share(found, things))
             for judged in self.judgements(item, responses)
+            for found in [len(judged.covered)]
         ]
 
     def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:

@@ -3,10 +3,12 @@
 The paper evaluates on the visual-dependent (VD) questions; split "all" adds the visual-supplement
 (VS) ones. A judge (`judge`) compares each response with the reference answer.
 
-correctness (the paper's): the share of responses that are judged correct. The official three:
-aAcc, over all questions; fAcc, figures with all their questions right; qAcc, questions of a set
-that are right for all its figures. The official rules differ for VS questions asked without a
-figure: to leave the answer open is right there, and they belong to no figure.
+correctness (the paper's): the share of responses that are judged correct; anything else is not.
+The official script's three: aAcc, over all questions; fAcc, figures with all their questions right;
+qAcc, questions of a set that are right for all its figures. The script has a third verdict, 2, for
+what is neither correct nor incorrect: an answer that is left open, or a judgement that cannot be
+read. It is right where a VS question is asked without a figure; those belong to no figure. Where
+the judge could not be asked at all, or its reply is no text, a response is wrong by any count.
 
 A row has no id of its own: an item's id is category_subcategory_set_figure_question, as in the
 official evaluation. Responses may also use the row's number in the file (from 0), or the id with
@@ -121,12 +123,16 @@ class HallusionBench(FileBenchmark, Judged, Unjudging):
     def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
         """correctness, aAcc, fAcc and qAcc; groups are made of the items given."""
         verdicts = self.verdicts(items, responses)
+        unjudged = self.unjudged(items, responses)
         if not verdicts:
             raise ValueError("no items to aggregate")
         truths = [item.truth for item in items]
         right = [
-            float(verdict == "correct" or (verdict == "unclear" and _no_figure(truth)))
-            for verdict, truth in zip(verdicts, truths, strict=True)
+            float(
+                verdict == "correct"
+                or (verdict != "incorrect" and _no_figure(truth) and number not in unjudged)
+            )
+            for number, (verdict, truth) in enumerate(zip(verdicts, truths, strict=True))
         ]
         seen = [(t, r) for t, r in zip(truths, right, strict=True) if not _no_figure(t)]
         figures = [_group(t, "figure_id") for t, _ in seen]

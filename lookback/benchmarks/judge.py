@@ -1,7 +1,8 @@
 """Who decides whether a free-text response is correct: a language model, or rules for yes and no.
 
 A verdict is "correct", "incorrect", "unclear" (the response leaves the answer open) or "unparsable"
-(the judge could not read the response, or its own words could not be read). Only "correct" is.
+(the judge could not read the response, or its own words could not be read). What each counts is the
+benchmark's to say.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ def get_judge(
     key: str | None = None,
     cache: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    prompt: str | None = None,
 ) -> Judge:
     """A language model's judge if a model is named, else the rules.
 
@@ -102,18 +104,22 @@ def get_judge(
         key: its API key; by default OPENAI_API_KEY. Not needed where a URL is given.
         cache: the file that keeps the model's replies; see `LanguageModelJudge`.
         progress: called after each reply.
+        prompt: what the model is asked, one of `judge_prompts.PROMPTS`; by default "official".
 
     Raises:
-        ValueError: an endpoint is asked for without a model, or OpenAI's without a key.
+        ValueError: an endpoint or a prompt is asked for without a model, OpenAI's endpoint
+            without a key, or there is no such prompt.
     """
     model = model or os.environ.get(MODEL_VARIABLE)
     if not model:
-        if url or key or cache:
+        if url or key or cache or prompt:
+            given = "endpoint" if url or key or cache else "prompt"
             raise ValueError(
-                "a judge's endpoint is given but no model: "
+                f"a judge's {given} is given but no model: "
                 f"name one with --judge-model or {MODEL_VARIABLE}"
             )
         return RuleJudge()
+    from lookback.benchmarks.judge_prompts import OFFICIAL
     from lookback.benchmarks.language_model_judge import LanguageModelJudge
 
     url = url or os.environ.get(URL_VARIABLE)
@@ -123,4 +129,6 @@ def get_judge(
             f"the judge {model!r} has neither a URL nor a key: give an endpoint with --judge-url "
             f"or {URL_VARIABLE}, or OpenAI's key with --judge-key or {KEY_VARIABLE}"
         )
-    return LanguageModelJudge(model, url=url, key=key, cache=cache, progress=progress)
+    return LanguageModelJudge(
+        model, url=url, key=key, cache=cache, progress=progress, prompt=prompt or OFFICIAL
+    )

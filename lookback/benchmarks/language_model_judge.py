@@ -18,22 +18,12 @@ from typing import TYPE_CHECKING, Any
 from lookback.benchmarks import background
 from lookback.benchmarks.endpoint import OPENAI_URL, Endpoint
 from lookback.benchmarks.judge import URL_VARIABLE, Case, FallibleJudge, Progress, Verdict
+from lookback.benchmarks.judge_prompts import OFFICIAL, check_prompt, fill_prompt
 from lookback.benchmarks.reply_cache import ReplyCache, content_key, default_cache
 from lookback.benchmarks.responses import half_character
 
 if TYPE_CHECKING:
     import openai
-
-PROMPT = """You grade an answer about an image that you cannot see. Go by the reference answer only.
-
-Question: {question}
-Reference answer: {details}
-Answer to grade: {prediction}
-
-Reply with one word:
-correct - the answer to grade agrees with the reference answer;
-incorrect - it contradicts the reference answer;
-unclear - it leaves open what the answer is."""
 
 LONGEST_PAUSE = 60.0  # seconds
 _LABEL = re.compile(r"\b(not correct|incorrect|correct|unclear)\b")
@@ -61,9 +51,10 @@ class LanguageModelJudge(FallibleJudge):
             names a longer time is heard.
         timeout: seconds until an attempt counts as failed, unless its whole reply is there.
         progress: called after each reply with the number done and the number to do.
+        prompt: what it is asked, one of `judge_prompts.PROMPTS`; the judge's name says which.
 
     Raises:
-        ValueError: the URL, the key or the model's name cannot be sent.
+        ValueError: the URL, the key or the model's name cannot be sent, or there is no such prompt.
     """
 
     def __init__(
@@ -77,10 +68,12 @@ class LanguageModelJudge(FallibleJudge):
         pause: float = 1.0,
         timeout: float = 60.0,
         progress: Progress | None = None,
+        prompt: str = OFFICIAL,
     ) -> None:
         if half_character(model) is not None:
             raise ValueError(f"the judge's model {model!r} has half a character in its name")
-        self.name = model
+        self.model, self._prompt = model, check_prompt(prompt)
+        self.name = f"{model} ({prompt} prompt)"
         self.notes: list[str] = []
         self.cache = ReplyCache(Path(cache).expanduser() if cache else default_cache())
         self.endpoint = Endpoint(url or os.environ.get(URL_VARIABLE) or OPENAI_URL, key)
@@ -97,7 +90,7 @@ class LanguageModelJudge(FallibleJudge):
         Raises:
             JudgeError: the endpoint refused, or kept failing. Replies that came are kept.
         """
-        prompts = [prompt(case) for case in cases]
+        prompts = [fill_prompt(case, self._prompt) for case in cases]
         missing = {
             text: None
             for text in prompts
@@ -110,7 +103,8 @@ class LanguageModelJudge(FallibleJudge):
     def unjudged(self, cases: Sequence[Case]) -> dict[int, str]:
         """Cases that cannot be asked, or whose reply is no text: half a character is none."""
         found = {}
-        for number, text in enumerate(map(prompt, cases)):
+        for number, case in enumerate(cases):
+            text = fill_prompt(case, self._prompt)
             if (half := half_character(text)) is not None:
                 found[number] = f"half a character, {half!r}, cannot be shown to the judge"
             elif (half := half_character(self._kept(text) or "")) is not None:
@@ -119,7 +113,7 @@ class LanguageModelJudge(FallibleJudge):
 
     def _kept(self, text: str) -> str | None:
         """The reply to a prompt, if there is one."""
-        reply = self.cache.get(content_key(self.name, text, self.endpoint.shown))
+        reply = self.cache.get(content_key(self.model, text, self.endpoint.shown))
         return self._kept_before(text) if reply is None else reply
 
     def _kept_before(self, text: str) -> str | None:
@@ -128,7 +122,7 @@ class LanguageModelJudge(FallibleJudge):
         Only a file that the user names is trusted to be this endpoint's: the usual one has the
         replies of all.
         """
-        key = content_key(self.name, text)
+        key = content_key(self.model, text)
         reply = self.cache.get(key)
         if reply is None:
             return None
@@ -149,8 +143,8 @@ class LanguageModelJudge(FallibleJudge):
             nonlocal done
             async with gate:
                 reply = await self._ask(text)
-            key = content_key(self.name, text, self.endpoint.shown)
-            self.cache.add(key, self.name, self.endpoint.hide(reply))
+            key = content_key(self.model, text, self.endpoint.shown)
+            self.cache.add(key, self.model, self.endpoint.hide(reply))
             done += 1
             if self._progress:
                 self._progress(done, len(prompts))
@@ -196,14 +190,14 @@ class LanguageModelJudge(FallibleJudge):
 
     def _error(self, what: str) -> JudgeError:
         """An error of the endpoint, without what caused it: that may quote the key."""
-        where = f"the judge {self.name!r} at {self.endpoint.shown}"
+        where = f"the judge {self.model!r} at {self.endpoint.shown}"
         error = JudgeError(f"{where} {self.endpoint.hide(what)}")
         error.__suppress_context__ = True
         return error
 
     async def _attempt(self, text: str, options: dict[str, Any]) -> str:
         reply = await self._client.chat.completions.create(
-            model=self.name, messages=[{"role": "user", "content": text}], **options
+            model=self.model, messages=[{"role": "user", "content": text}], **options
         )
         try:
             content = reply.choices[0].message.content
@@ -222,13 +216,6 @@ class LanguageModelJudge(FallibleJudge):
         if re.fullmatch(r"\d+(\.\d+)?", asked):
             wait = max(wait, float(asked))
         return min(wait, LONGEST_PAUSE)
-
-
-def prompt(case: Case) -> str:
-    """What the model is asked about a case."""
-    return PROMPT.format(
-        question=case.question, details=case.details, prediction=case.prediction.strip()
-    )
 
 
 def parse_verdict(reply: str) -> Verdict:

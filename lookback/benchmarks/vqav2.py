@@ -1,12 +1,14 @@
 """VQAv2: short answers to questions about COCO photographs, ten people's answers per question.
 
 A person's answer agrees with a response if both have the same official form (`vqa_answers`). As in
-the official evaluation people's answers are left as they are if all ten are equal; the response is
-put into the official form in any case. A response is tried as it stands first, so that a short
-answer is scored exactly as officially, and only if nobody gave it, as what `parse` reads in it.
+the official script people's answers are left as they are if all ten are equal; the response is put
+into the official form in any case, as the evaluation server does. A response is tried as it stands
+first, and only if nobody gave it, as what `parse` reads in it.
 
 accuracy (the paper's): min(n / 3, 1) for n of ten people who agree. accuracy_official: the mean of
-that over the ten sets of nine people. Both are averaged over the questions.
+that over the ten sets of nine people. accuracy_script: the same mean by the letter of the script,
+which reads nothing out of sentences and, where all ten are equal, compares raw text, so that "Yes."
+is not "yes". All are averaged over the questions.
 """
 
 from __future__ import annotations
@@ -119,16 +121,17 @@ class VQAv2(FileBenchmark):
     def details(
         self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
     ) -> dict[str, float]:
-        """The official accuracy, over all and by type of answer."""
+        """The official accuracy, over all and by type of answer, and by the script's letter."""
         official: list[float] = []
+        script: list[float] = []
         by_type: dict[str, list[float]] = {}
         for item, response in zip(items, responses, strict=True):
             official.append(leave_one_out(agreement(response, **_asked(item))))
+            script.append(leave_one_out(script_agreement(response, item.truth["answers"])))
             by_type.setdefault(item.truth["answer_type"], []).append(official[-1])
-        return {"accuracy_official": mean_percent(official)} | {
-            f"accuracy_official_{kind}": mean_percent(values)
-            for kind, values in sorted(by_type.items())
-        }
+        overall = {"accuracy_official": official, "accuracy_script": script}
+        types = {f"accuracy_official_{kind}": by_type[kind] for kind in sorted(by_type)}
+        return {name: mean_percent(values) for name, values in (overall | types).items()}
 
 
 def agreement(response: str, question: str, answers: Sequence[str]) -> list[bool]:
@@ -141,6 +144,18 @@ def agreement(response: str, question: str, answers: Sequence[str]) -> list[bool
         if any(agreeing):
             break
     return agreeing
+
+
+def script_agreement(response: str, answers: Sequence[str]) -> list[bool]:
+    """Which people's answers are the response, by the letter of the official script.
+
+    Where people differ all are put into the official form, and so is the response; where they do
+    not, nothing is, beyond blanks for tabs and line breaks and none at the ends of the response.
+    """
+    said = response.replace("\n", " ").replace("\t", " ").strip()
+    if len(set(answers)) == 1:
+        return [answer == said for answer in answers]
+    return [normalise(answer) == normalise(said) for answer in answers]
 
 
 def leave_one_out(agreeing: Sequence[bool]) -> float:

@@ -262,6 +262,13 @@ JudgeModel = Annotated[
         envvar="LOOKBACK_JUDGE_MODEL",
     ),
 ]
+JudgePrompt = Annotated[
+    str | None,
+    typer.Option(
+        help="What it is asked: official (HallusionBench's rules, the default) or brief.",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lookback.cli.app import AllowOutside, Data, Json, JudgeModel, Metric, app
+from lookback.cli.app import AllowOutside, Data, Json, JudgeModel, JudgePrompt, Metric, app
 from lookback.cli.stdin import check_stdin, is_stdin, read_stdin, refuse_stdin
 from lookback.cli.terminal import print_json, progress, show_benchmarks, show_evaluation, warn
 
@@ -55,6 +55,7 @@ def evaluate(
         Path | None, typer.Option(help="chair: a synonyms.txt to use.", show_default=False)
     ] = None,
     judge_model: JudgeModel = None,
+    judge_prompt: JudgePrompt = None,
     judge_url: Annotated[
         str | None,
         typer.Option(
@@ -81,10 +82,13 @@ def evaluate(
     settings: dict[str, Any] = {name: value for name, value in given.items() if value}
     content = read_stdin(DATA_MIB) if is_stdin(responses) else responses
     with progress("scoring") as bar:
-        if "judge" in get_kind(benchmark).settings or judge_url or judge_key or judge_cache:
+        asked = (judge_prompt, judge_url, judge_key, judge_cache)
+        if "judge" in get_kind(benchmark).settings or any(asked):
             from lookback.benchmarks.judge import get_judge
 
-            settings["judge"] = get_judge(judge_model, judge_url, judge_key, judge_cache, bar)
+            settings["judge"] = get_judge(
+                judge_model, judge_url, judge_key, judge_cache, bar, judge_prompt
+            )
         try:
             result = evaluation.evaluate(benchmark, content, data, split, strict, **settings)
         except evaluation.BadResponses as error:

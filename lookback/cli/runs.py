@@ -18,6 +18,7 @@ from lookback.cli.app import (
     EngineSet,
     Json,
     JudgeModel,
+    JudgePrompt,
     MaxNewTokens,
     Metric,
     Revision,
@@ -136,6 +137,7 @@ def run(
     trust_remote_code: TrustRemoteCode = False,
     engine_set: EngineSet = None,
     judge_model: JudgeModel = None,
+    judge_prompt: JudgePrompt = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Try a few items, say how long all will take.")
     ] = False,
@@ -172,7 +174,11 @@ def run(
     plan = Plan(
         **settings,
         candidates=candidates,
-        judge={"model": judge_model} if judge_model else {},
+        judge={
+            name: given
+            for name, given in (("model", judge_model), ("prompt", judge_prompt))
+            if given
+        },
         n=n,
         temperature=temperature,
         top_p=top_p,

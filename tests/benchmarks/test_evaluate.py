@@ -59,6 +59,7 @@ def test_json_has_the_benchmark_the_number_of_items_and_the_metrics(run, vqav2, 
             {
                 "accuracy": 200 / 3,
                 "accuracy_official": 200 / 3,
+                "accuracy_script": 100 / 3,  # "Yes." where all say "yes"
                 "accuracy_official_other": 200 / 3,
             }
         ),
@@ -178,6 +179,7 @@ def test_json_nested_without_end_is_a_problem_of_its_line(run, vqav2, write):
         (("vqav2", "--judge-url", "http://x", "--judge-model", "m"), "vqav2 has no setting judge"),
         (("vqav2", "--synonyms", "s.txt"), "vqav2 has no setting synonyms"),
         (("hallusionbench", "--judge-url", "http://x"), "no model: name one with --judge-model"),
+        (("hallusionbench", "--judge-prompt", "brief"), "a judge's prompt is given but no model"),
     ],
 )
 def test_failures_are_one_line_and_status_one(run, vqav2, write, arguments, message):
@@ -236,9 +238,14 @@ def test_the_judge_is_named_and_its_endpoint_may_come_from_flags(run, hallusionb
             flags = ("--judge-url", url, "--judge-model", "m", "--judge-key", "k")
             code, out, _ = run(*arguments, *flags, "--json")
             data = json.loads(out)
-            assert (code, data["judge"], data["metrics"]["correctness"]) == (0, "m", 100)
+            named = "m (official prompt)"
+            assert (code, data["judge"], data["metrics"]["correctness"]) == (0, named, 100)
             assert "notes" not in data
         assert len(endpoint.requests) == 4
+        code, out, _ = run(*arguments, *flags, "--judge-prompt", "brief", "--json")
+        assert (code, json.loads(out)["judge"]) == (0, "m (brief prompt)")
+        assert len(endpoint.requests) == 8  # verdicts on the other prompt are not taken
+        assert "You grade an answer" in endpoint.prompts[-1]
         assert endpoint.requests[0]["key"] == "Bearer k"
 
 

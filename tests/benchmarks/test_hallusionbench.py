@@ -10,6 +10,7 @@ from lookback.benchmarks import get_benchmark
 from lookback.benchmarks.files import MissingFile
 from lookback.benchmarks.hallusionbench import HallusionBench
 from lookback.benchmarks.judge import RuleJudge
+from lookback.runs.plan import Plan
 
 
 def row(category, set_id, figure, question, answer="1", **more):
@@ -111,20 +112,56 @@ def test_four_accuracies_of_the_visual_dependent_rows(folder):
 def test_without_a_figure_an_open_answer_is_officially_right_and_no_figure_s(folder):
     benchmark = HallusionBench(folder, judge=Told())
     items = benchmark.items("all")[:2]
-    # Officially right: unclear without the figure. The paper counts what is correct.
-    assert benchmark.aggregate(items, ["unclear", "correct"]) == {
-        "correctness": 50,
-        "aAcc": 100,
-        "fAcc": 100,
-        "qAcc": 100,
-    }
+    # Right by the script, without the figure: its verdict 2, for what is unclear or cannot be read.
+    # The paper counts what is correct.
+    for open_or_unread in ("unclear", "unparsable"):
+        assert benchmark.aggregate(items, [open_or_unread, "correct"]) == {
+            "correctness": 50,
+            "aAcc": 100,
+            "fAcc": 100,
+            "qAcc": 100,
+        }
     assert benchmark.aggregate(items, ["incorrect", "correct"]) == {
         "correctness": 50,
         "aAcc": 50,
         "fAcc": 100,  # the row without a figure belongs to none
         "qAcc": 0,
     }
-    assert benchmark.aggregate(items, ["unparsable", "unclear"])["aAcc"] == 0
+    # With the figure 2 is wrong.
+    for open_or_unread in ("unclear", "unparsable"):
+        assert benchmark.aggregate(items, ["unparsable", open_or_unread]) == {
+            "correctness": 0,
+            "aAcc": 50,
+            "fAcc": 0,
+            "qAcc": 0,
+        }
+
+
+class Deaf(Told):
+    """One that cannot be asked about "lost"."""
+
+    def verdicts(self, cases):
+        return ["unparsable" if c.prediction == "lost" else c.prediction for c in cases]
+
+    def unjudged(self, cases):
+        return {n: "no text" for n, c in enumerate(cases) if c.prediction == "lost"}
+
+
+def test_what_nobody_judged_is_wrong_by_any_count(folder):
+    benchmark = HallusionBench(folder, judge=Deaf())
+    without_figure, with_figure = benchmark.items("all")[:2]
+    found = benchmark.aggregate([without_figure, with_figure], ["lost", "correct"])
+    assert found == {"correctness": 50, "aAcc": 50, "fAcc": 100, "qAcc": 0}
+
+
+def test_unread_judgements_are_right_on_the_178_rows_without_a_figure():
+    """By the official script; docs/benchmarks.md says so."""
+    benchmark = HallusionBench(shared("hallusionbench"), judge=Told())
+    items = benchmark.items("all")
+    found = benchmark.aggregate(items, ["unparsable"] * len(items))
+    assert found["correctness"] == 0
+    assert found["aAcc"] == pytest.approx(100 * 178 / 1129)
+    assert benchmark.aggregate(benchmark.items(), ["unparsable"] * 591)["aAcc"] == 0
 
 
 def test_rules_judge_without_an_endpoint_and_say_so(folder):
@@ -193,3 +230,16 @@ def test_a_figure_stays_in_the_folder(folder, monkeypatch, name):
     if name == "out/a.png":
         monkeypatch.setenv("LOOKBACK_ALLOW_OUTSIDE", "1")
         assert item.image.size == (4, 3)
+
+
+def test_a_run_s_settings_name_the_judge_s_prompt(folder, monkeypatch, tmp_path):
+    """A run goes on with the same settings alone, so that verdicts on two prompts never mix."""
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("LOOKBACK_CACHE", str(tmp_path / "cache"))
+    names = [
+        Plan("hallusionbench", data=str(folder), judge={"model": "m"} | more)
+        .load_benchmark()
+        .judge_name()
+        for more in ({}, {"prompt": "brief"})
+    ]
+    assert names == ["m (official prompt)", "m (brief prompt)"]

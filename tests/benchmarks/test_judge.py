@@ -19,11 +19,11 @@ from chat_server import after, completion, drip, raw, serve, status
 
 from lookback.benchmarks.endpoint import Endpoint
 from lookback.benchmarks.judge import Case, RuleJudge, get_judge
+from lookback.benchmarks.judge_prompts import PROMPTS, fill_prompt
 from lookback.benchmarks.language_model_judge import (
     JudgeError,
     LanguageModelJudge,
     parse_verdict,
-    prompt,
 )
 from lookback.benchmarks.reply_cache import ReplyCache, content_key, default_cache
 from lookback.benchmarks.yes_no import yes_or_no
@@ -128,6 +128,28 @@ def test_the_prompt_has_all_that_the_judge_needs_and_the_cache_saves_a_second_ti
     assert (request["temperature"], request["path"]) == (0, "/v1/chat/completions")
     for text in ("Question: Is it?", "Reference answer: It is.", "Yes, {it} is.", "unclear"):
         assert any(text in p for p in endpoint.prompts)
+
+
+def test_the_official_prompt_asks_for_conflicts_and_the_brief_one_for_agreement():
+    """What tells the two apart: a response that says something else, but nothing against it."""
+    official, brief = (fill_prompt(case("{x}"), name) for name in PROMPTS)
+    assert 'does not conflict with the reference answer, reply "correct"' in official
+    assert "agrees with the reference answer" in brief
+    for text in (official, brief):
+        assert "Question: Is it?\nReference answer: It is.\n" in text
+        assert all(word in text for word in ("{x}", "correct", "incorrect", "unclear"))
+
+
+def test_a_verdict_belongs_to_its_prompt(judge_at):
+    def behave(_, text):
+        return "correct" if "conflict" in text else "incorrect"
+
+    with serve(behave) as (url, endpoint):
+        for _ in range(2):
+            assert judge_at(url).verdicts([case()]) == ["correct"]
+            assert judge_at(url, prompt="brief").verdicts([case()]) == ["incorrect"]
+        assert len(endpoint.requests) == 2  # each once, and neither taken for the other
+        assert {request["model"] for request in endpoint.requests} == {"the-model"}
 
 
 def test_the_same_response_is_asked_once(judge_at):
@@ -250,15 +272,16 @@ def test_nonsense_in_good_form_is_unparsable_and_not_asked_again(judge_at):
 
 
 def test_the_key_is_the_content():
-    same = content_key("m", prompt(case()))
-    assert content_key("m", prompt(case())) == same
+    same = content_key("m", fill_prompt(case()))
+    assert content_key("m", fill_prompt(case())) == same
     others = {
-        content_key("n", prompt(case())),
-        content_key("m", prompt(case("No."))),
-        content_key("m", prompt(case(question="Is it not?"))),
-        content_key("m", prompt(case(details="It is not."))),
+        content_key("n", fill_prompt(case())),
+        content_key("m", fill_prompt(case("No."))),
+        content_key("m", fill_prompt(case(question="Is it not?"))),
+        content_key("m", fill_prompt(case(details="It is not."))),
+        content_key("m", fill_prompt(case(), "brief")),
     }
-    assert len(others | {same}) == 5
+    assert len(others | {same}) == 6
 
 
 def test_a_torn_line_costs_only_itself(tmp_path):
@@ -321,14 +344,15 @@ def test_the_environment_or_arguments_choose_the_judge(monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     assert get_judge().name == "rules"  # money is spent only on a model that is named
     judge = get_judge("gpt")
-    assert (judge.name, judge._client.api_key) == ("gpt", "key")
+    assert (judge.name, judge._client.api_key) == ("gpt (official prompt)", "key")
+    assert get_judge("gpt", prompt="brief").name == "gpt (brief prompt)"
     monkeypatch.setenv("LOOKBACK_JUDGE_MODEL", "llama")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     judge = get_judge()
-    assert (judge.name, str(judge._client.base_url)) == ("llama", "http://127.0.0.1:9/v1/")
+    assert (judge.model, str(judge._client.base_url)) == ("llama", "http://127.0.0.1:9/v1/")
     assert judge.cache.path == default_cache() == tmp_path / "cache" / "judge.jsonl"
     judge = get_judge("mine", "http://127.0.0.1:8/v1", "k", tmp_path / "x.jsonl")
-    assert (judge.name, judge._client.api_key) == ("mine", "k")
+    assert (judge.model, judge._client.api_key) == ("mine", "k")
     assert str(judge._client.base_url) == "http://127.0.0.1:8/v1/"
     assert judge.cache.path == tmp_path / "x.jsonl"
 
@@ -337,6 +361,13 @@ def test_the_environment_or_arguments_choose_the_judge(monkeypatch, tmp_path):
 def test_a_judge_without_a_model_is_refused(given):
     with pytest.raises(ValueError, match="no model: name one with --judge-model or LOOKBACK_JUDGE"):
         get_judge(**given)
+
+
+def test_a_prompt_needs_a_model_and_is_one_there_is():
+    with pytest.raises(ValueError, match="a judge's prompt is given but no model: name one with"):
+        get_judge(prompt="brief")
+    with pytest.raises(ValueError, match="no judge's prompt named 'long'; there are: official, br"):
+        get_judge("gpt", key="k", prompt="long")
 
 
 def test_half_a_judge_is_refused(monkeypatch):
@@ -409,7 +440,7 @@ def test_replies_of_another_endpoint_are_not_taken(judge_at):
 
 def test_older_files_are_read_where_the_user_names_them(judge_at, tmp_path):
     path = tmp_path / "judge.jsonl"
-    ReplyCache(path).add(content_key("the-model", prompt(case())), "the-model", "incorrect")
+    ReplyCache(path).add(content_key("the-model", fill_prompt(case())), "the-model", "incorrect")
     with serve(lambda *_: "correct") as (url, endpoint):
         judge = judge_at(url)
         assert judge.verdicts([case(), case("No.")]) == ["incorrect", "correct"]

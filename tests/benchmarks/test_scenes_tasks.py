@@ -100,6 +100,7 @@ THINGS = {
         ("The key is next to the cup.", 2 / 3, 2 / 6),
         ("A large red ball.", 0, 0),
         ("A red cup and a red ball.", 2 / 4, 2 / 6),
+        ("A red cup. " * 9 + "A red ball.", 2 / 4, 2 / 6),  # sets: to repeat changes nothing
         ("There is a red cup but no ball.", 1, 2 / 6),
         ("", 0, 0),
     ],

@@ -82,6 +82,7 @@ COMMANDS = {
         "--workers": one_of("0", "-1", "nan", "", "1", "1.0"),
         "--source": one_of(*SOURCES),
         "--judge-model": text,
+        "--judge-prompt": one_of("official", "brief", *TEXTS),
     },
     "evaluate": PLACES
     | {

@@ -16,7 +16,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -67,6 +67,8 @@ class Scorer:
             ("uniform"), or with its scores as probabilities ("shares").
         paper: its line in the paper's main table, from 1; None if it is not there.
         same_as: another scorer that always picks the same; tables then show that one alone.
+        before: settings that it did not always have, as they were then: recorded scores that do not
+            name them were made so.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Scorer:
     expected: Literal["uniform", "shares"] | None = None
     paper: int | None = None
     same_as: str | None = None
+    before: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def origin(self) -> object:
@@ -213,6 +216,7 @@ def scorer(
     expected: Literal["uniform", "shares"] | None = None,
     paper: int | None = None,
     same_as: str | None = None,
+    before: Mapping[str, Any] | None = None,
 ) -> Callable[[F], F]:
     """Register a function as the scorer `name`; the first line of its docstring describes it.
 
@@ -227,6 +231,7 @@ def scorer(
         expected: see `Scorer`.
         paper: see `Scorer`.
         same_as: see `Scorer`.
+        before: see `Scorer`.
     """
     if needs not in NEEDS:
         raise ValueError(f"needs = {needs!r}: a scorer needs one of {', '.join(NEEDS)}")
@@ -247,6 +252,7 @@ def scorer(
                 expected,
                 paper,
                 same_as,
+                before or {},
             )
         )
         return function

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lookback.scores.base import scorer
 from lookback.scores.formula import Array
 from lookback.signals import Candidates
+
+if TYPE_CHECKING:
+    from lookback.engines import Rows
 
 CLIP_WEIGHT = 2.5
 
@@ -30,20 +33,30 @@ def clipscore(candidates: Candidates, clip: Any = None, prefix: str | None = Non
     return np.asarray(CLIP_WEIGHT * np.clip(texts @ picture, 0, None), dtype=np.float64)
 
 
-@scorer("vauq", needs="model", uses=("knockout",), title="VAUQ", color="#db2777", paper=5)
+@scorer(
+    "vauq",
+    needs="model",
+    uses=("knockout",),
+    title="VAUQ",
+    color="#db2777",
+    paper=5,
+    before={"rows": "response"},
+)
 def vauq(
     candidates: Candidates,
     alpha: float = 1.0,
     layers: tuple[int, int] | None = None,
     k: float | None = None,
+    rows: Rows = "all",
 ) -> Array:
     """VAUQ: entropy, and what hiding the core adds.
 
     The score is -(H - alpha (H_masked - H)), H the mean token entropy. The k most looked-at share
     of the vision tokens is hidden; `layers` (end exclusive) tell what is looked at. Both are the
-    model family's by default. What is hidden is hidden from the rows that predict the response, so
-    that the prompt is computed once for all; the method's own script hides it from the question's
-    rows too.
+    model family's by default. With rows="all" nothing sees what is hidden, the question and the
+    other vision tokens neither, as in the method's own script: one pass of the prompt per
+    candidate. rows="response" hides it from the rows that predict the response alone, so that the
+    prompt is computed once for all.
     """
     asked = candidates.asked
     assert asked is not None
@@ -53,6 +66,7 @@ def vauq(
         source=candidates.source,
         layers=layers,
         share=k,
+        rows=rows,
     )
     h, h_masked = (_mean_entropy(c) for c in (candidates, masked))
     return np.asarray(-(h - alpha * (h_masked - h)))

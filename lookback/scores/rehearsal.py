@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lookback.conversations import Conversation
-from lookback.engines import ABILITIES, Ability, Engine, Identity, check_sampling
+from lookback.engines import ABILITIES, Ability, Engine, Identity, check_rows, check_sampling
 from lookback.families import Family
 from lookback.registry import wrong_kind
 from lookback.scores.base import NEEDS, Scorer
@@ -62,6 +62,7 @@ class _StandIn(Engine):
         self, image: Any = None, question: Any = None, responses: Any = (), **how: Any
     ) -> Any:
         share, layers = how.get("share"), how.get("layers")
+        check_rows(how.get("rows", "all"))
         if share is not None and not 0 < share <= 1:
             raise ValueError(f"k = {share}: the share of vision tokens to hide must be in (0, 1]")
         if layers is not None:

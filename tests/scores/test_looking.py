@@ -127,16 +127,26 @@ def test_clipscore_needs_an_image_and_a_dual_encoder(cands, folder, tmp_path):
         cands.rank("clipscore", clip=str(tmp_path))
 
 
-def test_vauq_is_entropy_less_what_hiding_adds(lb, cands):
-    masked = lb.knockout(noise(), QUESTION, list(cands), layers=(0, 2), share=0.5)
+@pytest.mark.parametrize("rows", ["response", "all"])
+def test_vauq_is_entropy_less_what_hiding_adds(lb, cands, rows):
+    masked = lb.knockout(noise(), QUESTION, list(cands), layers=(0, 2), share=0.5, rows=rows)
     h = np.array([c.entropy.astype(float).mean() for c in cands])
     hm = np.array([c.entropy.astype(float).mean() for c in masked])
-    settings = {"layers": (0, 2), "k": 0.5}
+    settings = {"layers": (0, 2), "k": 0.5, "rows": rows}
     np.testing.assert_allclose(cands.scores("vauq", **settings), -(h - (hm - h)), rtol=1e-6)
     np.testing.assert_allclose(cands.scores("vauq", alpha=0, **settings), -h, rtol=1e-6)
     np.testing.assert_allclose(
         cands.scores("vauq", alpha=2.5, **settings), -(h - 2.5 * (hm - h)), rtol=1e-6
     )
+
+
+def test_vauq_hides_from_all_rows_as_its_own_script_does(cands):
+    settings = {"layers": (0, 2), "k": 0.5}
+    plain = cands.scores("vauq", **settings)
+    np.testing.assert_allclose(plain, cands.scores("vauq", rows="all", **settings))
+    assert not np.allclose(plain, cands.scores("vauq", rows="response", **settings))
+    with pytest.raises(ValueError, match="rows = 'some': hide from 'response' or from 'all'"):
+        cands.scores("vauq", rows="some", **settings)
 
 
 def test_vauqs_alpha_is_its_own(cands):

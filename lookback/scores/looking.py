@@ -1,4 +1,4 @@
-"""Scores that look at the image again: with a dual encoder, or with part of it hidden."""
+"""Scores that look at the image again: with a dual encoder, without it, with part of it hidden."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lookback.conversations import NO_SOURCE
 from lookback.scores.base import scorer
 from lookback.scores.formula import Array
 from lookback.signals import Candidates
@@ -31,6 +32,32 @@ def clipscore(candidates: Candidates, clip: Any = None, prefix: str | None = Non
     picture = encoder.image(candidates.asked.conversation.images)
     texts = encoder.texts([c.text for c in candidates], prefix)
     return np.asarray(CLIP_WEIGHT * np.clip(texts @ picture, 0, None), dtype=np.float64)
+
+
+@scorer("visual_gain", needs="model", uses=("score",), title="Visual gain", color="#65a30d")
+def visual_gain(candidates: Candidates, beta: float = 1.0) -> Array:
+    """Mean log p less beta times that without the image.
+
+    The same tokens are scored after the same question with no image: one cheap pass. beta = 1 is
+    what the image adds to each token's log p, on average; beta = 0 is mean log p.
+    """
+    asked = candidates.asked
+    assert asked is not None
+    conversation = asked.conversation
+    if not conversation.parts("image") and not conversation.parts("video"):
+        raise ValueError("visual_gain needs an image: there is none in what was asked")
+    blind = asked.engine.score(
+        messages=conversation.with_images(None).messages(),
+        responses=list(candidates),
+        source=NO_SOURCE,
+    )
+    seen, unseen = (_mean_log_prob(c) for c in (candidates, blind))
+    return gain(seen, unseen, beta)
+
+
+def gain(seen: Array, unseen: Array, beta: float = 1.0) -> Array:
+    """Mean log p with the image less beta times that without."""
+    return np.asarray(seen - beta * unseen)
 
 
 @scorer(
@@ -70,6 +97,11 @@ def vauq(
     )
     h, h_masked = (_mean_entropy(c) for c in (candidates, masked))
     return np.asarray(-(h - alpha * (h_masked - h)))
+
+
+def _mean_log_prob(candidates: Candidates) -> Array:
+    batch = candidates.batch()
+    return batch.mean(batch.log_prob)
 
 
 def _mean_entropy(candidates: Candidates) -> Array:

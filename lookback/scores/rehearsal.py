@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from lookback.conversations import Conversation
 from lookback.engines import ABILITIES, Ability, Engine, Identity, check_rows, check_sampling
@@ -58,6 +59,11 @@ class _StandIn(Engine):
         check_sampling(1, 0.0, 1.0, None, settings.get("max_new_tokens", 1))
         return ["A" if "Response B:" in prompt else "Response 0" for prompt in prompts]
 
+    def score(
+        self, image: Any = None, question: Any = None, responses: Any = (), **how: Any
+    ) -> Any:
+        return _candidates(list(responses))
+
     def knockout(
         self, image: Any = None, question: Any = None, responses: Any = (), **how: Any
     ) -> Any:
@@ -80,5 +86,5 @@ def _made(n: int) -> Candidates:
 
 
 def _candidates(items: Sequence[Candidate]) -> Candidates:
-    asked = Asked(_StandIn(), Conversation.of(None, "?"))
+    asked = Asked(_StandIn(), Conversation.of(Image.new("RGB", (1, 1)), "?"))
     return Candidates(tuple(items), "?", np.arange(1), asked=asked)

@@ -131,6 +131,19 @@ class TestRecordedScores:
         with pytest.raises(RunError, match=made):
             run.scores(scorer, 4, **settings)
 
+    def test_those_that_were_made_before_a_setting_was_there_say_what_it_was(self, run):
+        """VAUQ hid from the response's rows alone before it could do anything else."""
+        assert run.recorded_settings("vauq")["rows"] == "all"
+        plain = run.scores("vauq", rows="all")
+        made = {name: dict(settings) for name, settings in run.manifest.scorers.items()}
+        del made["vauq"]["rows"]
+        replace(run.manifest, scorers=made).write(run.path)
+        old = Run(run.path)
+        assert old.recorded_settings("vauq")["rows"] == "response"
+        np.testing.assert_array_equal(old.scores("vauq", rows="response"), plain)
+        with pytest.raises(RunError, match="vauq scores made with rows = 'response', not 'all'"):
+            old.scores("vauq", rows="all")
+
     def test_unknown_ones_are_named(self, run):
         with pytest.raises(TypeError, match="scorer 'vauq' has no setting 'beta'"):
             run.scores("vauq", beta=1)
@@ -140,5 +153,5 @@ class TestRecordedScores:
         start(Plan("scenes-vqa", limit=2, n=3, scorers=("usc",)), tmp_path / "real")
         start(Plan("scenes-vqa", limit=2, n=3, scorers=("vauq",)), tmp_path / "real")
         kept = Manifest.read(tmp_path / "real").scorers
-        assert kept["vauq"] == {"alpha": 1.0, "layers": None, "k": None}
+        assert kept["vauq"] == {"alpha": 1.0, "layers": None, "k": None, "rows": "all"}
         assert kept["usc@3"] == {"m": 3, "image": True, "seed": 0, "max_new_tokens": 64}

@@ -140,7 +140,5 @@ def test_beta_adds_log_p():
 
 
 def test_weights_that_are_none_are_named():
-    with pytest.raises(
-        ValueError, match="weights = 'votes': must be None or one of lookback,"
-    ):
+    with pytest.raises(ValueError, match="weights = 'votes': must be None or one of lookback,"):
         candidates(["a", "b"]).scores("consensus", weights="votes")

@@ -117,7 +117,8 @@ def _row(both: Combination, seed: int) -> Row:
 
 def _numbers(name: str, value: float, draws: Array) -> dict[str, float]:
     low, high = interval(draws)
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
+    named = {name: value, f"{name}_low": low, f"{name}_high": high}
+    return {key: round(number, 9) for key, number in named.items()}  # 0 is 0, not 1e-15
 
 
 def _averages(model: str, found: Sequence[tuple[Combination, int]]) -> list[Row]:

@@ -165,8 +165,13 @@ def _most(names: list[str], counts: Any) -> str:
 
 
 def _printed(gain: Array) -> str:
-    low, high = interval(bootstrap_means(gain))
-    return f"{gain.mean():+.1f} [{low:+.1f}, {high:+.1f}]"
+    return _points(float(gain.mean()), *interval(bootstrap_means(gain)))
+
+
+def _points(*numbers: float) -> str:
+    """`+1.2 [+0.3, +2.1]`; no minus before a zero."""
+    value, low, high = (f"{round(number, 1) + 0.0:+.1f}" for number in numbers)
+    return f"{value} [{low}, {high}]"
 
 
 def _title(names: Sequence[str]) -> str:
@@ -200,7 +205,7 @@ def _pairs_table(model: str, rows: list[Row]) -> Table:
 
 def _gain_cell(row: Row, name: str) -> Cell:
     value, low, high = (row[f"{name}_gain{end}"] for end in ("", "_low", "_high"))
-    return Cell(f"{value:+.1f} [{low:+.1f}, {high:+.1f}]", "best" if low > 0 else "")
+    return Cell(_points(value, low, high), "best" if low > 0 else "")
 
 
 def _taken_table(model: str, lines: list[list[Cell | str]]) -> Table:

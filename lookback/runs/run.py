@@ -375,10 +375,12 @@ class Run:
 
     def recorded_settings(self, name: str) -> dict[str, Any]:
         """What the scores of a name in `recorded` were made with."""
-        scorer, made = get_scorer(name.partition("@")[0]), self.manifest.scorers.get(name)
-        if made is None:  # format 1 did not write them down: they were the scorer's own
-            return {**scorer.defaults, **scorer.before}
-        return {**scorer.before, **made}
+        return get_scorer(name.partition("@")[0]).made_with(self.manifest.scorers.get(name))
+
+    def changed_settings(self, name: str) -> dict[str, Any]:
+        """Of these, those that are no longer the scorer's own."""
+        made = self.manifest.scorers.get(name)
+        return get_scorer(name.partition("@")[0]).changed_since(made)
 
     def _check_recorded(self, name: str, params: Mapping[str, Any]) -> None:
         """Refuse settings that recorded scores were not made with."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -105,6 +106,20 @@ class Scorer:
         """Its settings as they are unless somebody says otherwise; None for one without."""
         parameters = list(inspect.signature(self.function).parameters.values())[1:]
         return {p.name: None if p.default is p.empty else p.default for p in parameters}
+
+    def made_with(self, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The settings that scores were made with, by what was written down of them.
+
+        Args:
+            recorded: None if nothing was (format 1 of runs): they were the scorer's own.
+        """
+        return {**(self.defaults if recorded is None else {}), **self.before, **(recorded or {})}
+
+    def changed_since(self, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Of the settings that scores were made with, those that are no longer the defaults."""
+        now = json.loads(json.dumps(self.defaults, default=str))  # as they would be read again
+        made = self.made_with(recorded).items()
+        return {key: value for key, value in made if key in now and value != now[key]}
 
     @property
     def from_signals(self) -> bool:

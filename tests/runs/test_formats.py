@@ -144,6 +144,30 @@ class TestRecordedScores:
         with pytest.raises(RunError, match="vauq scores made with rows = 'response', not 'all'"):
             old.scores("vauq", rows="all")
 
+    def test_a_run_goes_on_with_the_settings_that_it_began_with(self, tmp_path, monkeypatch):
+        """Whatever the scorer's own are by now: else a run would be of two minds."""
+        asked = []
+        plain = ToyEngine.knockout
+
+        def knockout(self, *given, **settings):
+            asked.append(settings["rows"])
+            return plain(self, *given, **settings)
+
+        monkeypatch.setattr(ToyEngine, "knockout", knockout)
+        monkeypatch.setattr(Plan, "load_engine", lambda plan: ToyEngine())
+        folder = tmp_path / "run"
+        start(Plan("scenes-vqa", limit=12, n=3, scorers=("vauq",)), folder)
+        assert {*asked} == {"all"}
+        manifest = Manifest.read(folder)
+        made = {"vauq": {k: v for k, v in manifest.scorers["vauq"].items() if k != "rows"}}
+        replace(manifest, scorers=made, status="running").write(folder)
+        (folder / "scores" / "vauq" / "00001.parquet").unlink()
+        asked.clear()
+        start(Plan("scenes-vqa", limit=12, n=3), folder)
+        assert {*asked} == {"response"}
+        with pytest.raises(RunError, match="its vauq scores were made with"):
+            start(Plan("scenes-vqa", limit=12, n=3, scorers=("vauq",)), folder)
+
     def test_unknown_ones_are_named(self, run):
         with pytest.raises(TypeError, match="scorer 'vauq' has no setting 'beta'"):
             run.scores("vauq", beta=1)

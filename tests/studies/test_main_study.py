@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made_runs import make_run
+from made_runs import change_manifest, make_run
 from slow_outcomes import cells, marks, mean, shorten, slow_percent
 
 import lookback
@@ -243,3 +243,12 @@ def test_a_scorer_of_ones_own_has_its_row(runs, monkeypatch):
     assert list(lines)[-2:] == ["cautious", "Oracle"]
     assert "over cautious" in cells(result.tables[1])
     assert "perplexity" not in lines  # it picks what mean log p picks
+
+
+def test_scores_made_with_other_settings_than_todays_are_named(tmp_path):
+    run = make_run(tmp_path / "run", items=6, n=5, recorded=("vauq",))
+    assert not any("recorded with" in note for note in get_study("main")([run]).notes)
+    made = {"vauq": {k: v for k, v in run.manifest.scorers["vauq"].items() if k != "rows"}}
+    old = change_manifest(tmp_path / "run", scorers=made)
+    note = "Scenes Caption: vauq was recorded with rows = 'response', which is not its default."
+    assert note in get_study("main")([old]).notes

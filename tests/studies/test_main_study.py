@@ -15,6 +15,7 @@ OTHERS = (
     "Sum log p",
     "Entropy",
     "Visual lookback",
+    "Consensus",
     "Majority",
     "SC + Borda",
     "Judge",
@@ -182,7 +183,7 @@ def test_table(result, runs):
     assert lines["Judge"][3:] == ["-", "-"]
     assert lines["SC"][2].startswith(f"{slow_percent(runs[0], 'self_certainty', 5):.2f} [")
     assert lines["Oracle"][3] == f"{slow_percent(runs[0], 'oracle', 25):.2f}"
-    assert table.rules == [5, 12]
+    assert table.rules == [5, 13]
     assert other.columns == [("", "Method"), ("Scenes Caption", "N=4")]
     assert "USC" not in cells(other)
     assert "with other" in other.caption

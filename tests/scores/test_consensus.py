@@ -142,3 +142,9 @@ def test_beta_adds_log_p():
 def test_weights_that_are_none_are_named():
     with pytest.raises(ValueError, match="weights = 'votes': must be None or one of lookback,"):
         candidates(["a", "b"]).scores("consensus", weights="votes")
+
+
+@given(TEXTS, TEXTS)
+def test_of_two_candidates_neither_agrees_more(first, second):
+    a, b = mean_agreement((first, second))
+    assert a == b

@@ -47,6 +47,8 @@ NOTES = [
     "Taken: of all scorers here the one that is best on the other half, and how often that is "
     "which; the pair likewise, of all pairs and weights.",
     "Intervals: 95 %, from 2,000 bootstrap samples of items; differences are paired.",
+    "Figure: what each pair adds to the better alone at the largest N; full dots by the mix, hollow "
+    "by ranks, in the colour of the second scorer.",
 ]
 Row = dict[str, Any]
 
@@ -222,7 +224,9 @@ def _taken_table(model: str, lines: list[list[Cell | str]]) -> Table:
 def _figure(rows: list[Row]) -> Any:
     """What a pair adds at the largest N, a panel per benchmark: mix full, ranks hollow."""
     most = {(r["model"], r["benchmark"]): r["N"] for r in sorted(rows, key=lambda r: r["N"])}
-    shown = [r for r in rows if r["N"] == most[r["model"], r["benchmark"]]]
+    shown = [
+        r for r in rows if r["N"] == most[r["model"], r["benchmark"]] and r["benchmark"] != AVERAGE
+    ]
     groups = list(dict.fromkeys(f"{r['benchmark']}\n{r['model']}" for r in shown))
     cells = {(f"{r['benchmark']}\n{r['model']}", r["first"], r["second"]): r for r in shown}
     series = []
@@ -233,7 +237,7 @@ def _figure(rows: list[Row]) -> Any:
             value, low, high = ([np.nan if r is None else r[key] for r in here] for key in keys)
             color = get_scorer(pair[1]).color
             series.append(Dots(_title(pair), color, value, low, high, filled=name == "mix"))
-    figure = dots(groups, series, "points over the better alone")
-    for axis in figure.axes:
+    figure = dots(groups, series, "points gained")
+    for axis in figure.axes[: len(groups)]:  # others are empty
         axis.axvline(0, color=MUTED, linewidth=0.8, linestyle="--", zorder=0)
     return figure

@@ -47,7 +47,7 @@ NOTES = [
     "Taken: of all scorers here the one that is best on the other half, and how often that is "
     "which; the pair likewise, of all pairs and weights.",
     "Intervals: 95 %, from 2,000 bootstrap samples of items; differences are paired.",
-    "Figure: what each pair adds to the better alone at the largest N; full dots by the mix, hollow "
+    "Figure: what each pair adds to the better alone at the largest N; full dots by mix, hollow "
     "by ranks, in the colour of the second scorer.",
 ]
 Row = dict[str, Any]

@@ -106,7 +106,7 @@ bench-vllm: $(VLLM)/ready
 bench-scorers: $(VENV)/ready
 	rm -rf build/scorers
 	OMP_NUM_THREADS=1 $(BIN)/lookback run --benchmark scenes-caption --limit 20 --max-new-tokens 120 \
-		--scorers clipscore,vauq,usc,judge --out build/scorers/run
+		--scorers clipscore,visual_gain,vauq,usc,judge --out build/scorers/run
 	OMP_NUM_THREADS=1 $(BIN)/lookback study overhead build/scorers/run --out build/scorers
 
 # The whole paper at small scale: runs, studies, one page; goes on where it was stopped.

@@ -12,7 +12,7 @@ import numpy as np
 
 import lookback
 from lookback.conversations import Conversation
-from lookback.engines import ABILITIES, Engine, Identity, check_sampling, require
+from lookback.engines import ABILITIES, Engine, Identity, check_rows, check_sampling, require
 from lookback.engines.responses import check_one
 from lookback.engines.sampling import check_top
 from lookback.families import Family
@@ -125,14 +125,22 @@ class ToyEngine(Engine):
         source=None,
         layers=None,
         share=None,
+        rows="response",
         progress=None,
     ):
         if "knockout" not in self.abilities:
             return super().knockout(image, question, responses)
         conversation = Conversation.of(image, question, messages, video)
         conversation.source(source)
+        check_rows(rows)
         ids = [self._ids(i, one) for i, one in enumerate(responses)]
-        return self._made(conversation.with_images(None), "none", ids, "given", {})
+        blind = conversation.with_images(None)
+        if rows == "all":  # the question is then another one too
+            blind = blind.with_question(f"{blind.question} (unseen)")
+        found = self._made(blind, "none", ids, "given", {})
+        if progress:
+            progress(len(ids), len(ids))
+        return found
 
     def look(
         self,

@@ -4,7 +4,8 @@
 image, another image), and runs of 5 candidates with two more seeds; then all studies and one page.
 Stopped at any point, the same command goes on where it was. With --docs the tables in
 docs/reproduction.md, and the figures beside it, are replaced by the new ones, and the numbers that
-the demo tells (lookback/demo/measured.json) with them; the words stay.
+the demo tells (lookback/demo/measured.json) and the table of docs/choosing.md with them; the words
+stay.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from lookback.benchmarks.base import GENERATED
 from lookback.studies import STUDIES
-from tools import measured
+from tools import choosing, measured
 
 SEEDS = (123, 456)  # beside 42, as in the paper
 LOOKING = "clipscore,vauq,usc@5"  # at every seed
@@ -92,6 +93,7 @@ def main() -> None:
     if given.docs:
         update(given.docs, given.out / "studies")
         measured.write(given.out / "runs")
+        choosing.write(given.out / "runs", given.docs.with_name("choosing.md"))
     print(f"{given.items} items per task, {(time.monotonic() - began) / 60:.1f} minutes this time")
 
 

@@ -13,19 +13,17 @@ from __future__ import annotations
 import inspect
 import numbers
 import re
-import string
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
-from lookback.benchmarks.metrics import f1
 from lookback.benchmarks.vqa_answers import normalise, parse
 from lookback.benchmarks.vqav2 import ENOUGH, agreement
 from lookback.registry import Registry
 from lookback.scores.choices import chosen_letter
+from lookback.scores.overlap import word_f1, words_of
 from lookback.scores.votes import normalised
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -133,23 +131,7 @@ def vqa(response: str, answers: list[str], question: str) -> float:
 @metric("token_f1")
 def token_f1(response: str, answers: list[str]) -> float:
     """SQuAD's F1 of the words in response and answer, the best over the answers."""
-    return max(_squad_f1(_squad_words(response), _squad_words(answer)) for answer in answers)
-
-
-def _squad_f1(said: list[str], right: list[str]) -> float:
-    if not said or not right:
-        return float(said == right)
-    common = (Counter(said) & Counter(right)).total()
-    return f1(common / len(said), common / len(right))
-
-
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-
-
-def _squad_words(text: str) -> list[str]:
-    """As SQuAD's own evaluation has them: lower case, without ASCII punctuation and articles."""
-    return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
+    return max(word_f1(words_of(response), words_of(answer)) for answer in answers)
 
 
 @metric("choice")

@@ -14,6 +14,7 @@ from lookback.engines.contract import Engine as Engine
 from lookback.engines.contract import Identity as Identity
 from lookback.engines.contract import Progress as Progress
 from lookback.engines.contract import UnsupportedModelError as UnsupportedModelError
+from lookback.engines.contract import check_rows as check_rows
 from lookback.engines.contract import optional_settings as optional_settings
 from lookback.engines.contract import refuse as refuse
 from lookback.engines.contract import require as require
@@ -22,6 +23,7 @@ from lookback.registry import PluginError, Registry, SettingError
 
 if TYPE_CHECKING:
     from lookback.engines.contract import Response as Response
+    from lookback.engines.contract import Rows as Rows
 
 F = TypeVar("F", bound="Callable[..., Engine]")
 

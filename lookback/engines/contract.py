@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, get_args, runtime_checkable
 
 from lookback.families import Family
 from lookback.signals import Candidate, Candidates
@@ -41,6 +41,9 @@ Ability = Literal[
     "top_log_probs",
     "listen",
 ]
+Rows = Literal["response", "all"]
+"""The rows of a pass from which a knock-out hides tokens."""
+ROWS: tuple[Rows, ...] = get_args(Rows)
 ABILITIES: dict[Ability, str] = {
     "sample": "draw candidates",
     "score": "score given responses",
@@ -303,6 +306,7 @@ class Engine(Protocol):
         source: SourceLike = None,
         layers: tuple[int, int] | None = None,
         share: float | None = None,
+        rows: Rows = "response",
         progress: Progress | None = None,
     ) -> Candidates:
         """Record them again with the source tokens hidden that each response looks at most.
@@ -319,6 +323,10 @@ class Engine(Protocol):
             layers: the decoder's attention layers that tell what is looked at, end exclusive; by
                 default the family's, for families without any the middle half, with a warning.
             share: of the source tokens to hide, above 0 and at most 1; by default the family's.
+            rows: from which rows to hide them: those that predict the "response", after a prompt
+                that saw all, which is shared; or "all", the prompt's too, so that neither the
+                question nor the other vision tokens can have read them: one more pass of the prompt
+                per response. Positions stay what they are.
             progress: as for `score`.
         """
         refuse(self, "knockout")
@@ -387,6 +395,16 @@ class Engine(Protocol):
             progress: called with (checks done, of so many).
         """
         refuse(self, "check")
+
+
+def check_rows(rows: str) -> None:
+    """Check from which rows tokens are to be hidden.
+
+    Raises:
+        ValueError: it is no such word.
+    """
+    if rows not in ROWS:
+        raise ValueError(f"rows = {rows!r:.60}: hide from 'response' or from 'all' of them")
 
 
 def refuse(engine: Engine, ability: Ability, who: str | None = None) -> NoReturn:

@@ -18,6 +18,8 @@ from lookback.studies.shared.methods import ceilings
 
 MANY = 3
 """Benchmarks from which on a sentence names the ends alone."""
+CHANCE = 0.025
+"""Of differences that are none, the share whose 95 % interval lies above 0."""
 Row = Mapping[str, Any]
 
 
@@ -220,12 +222,35 @@ def time_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
     return [f"{text}."]
 
 
+def pair_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
+    """How many pairs of scorers add to the better of the two alone, and which adds most."""
+    here = rows.get("combine", ())
+    items = min((row["items"] for row in here if row["benchmark"] != AVERAGE), default=0)
+    averages = [row for row in here if row["benchmark"] == AVERAGE] or here
+    n = max((row["N"] for row in averages), default=0)
+    pairs = [row for row in averages if row["N"] == n]
+    gains = [_difference(row, "mix_gain", items) for row in pairs]
+    # Several benchmarks of which no pair has all: they have no average to tell of.
+    if len(pairs) < 2 or len({row["benchmark"] for row in pairs}) > 1 or not gains[0].judged:
+        return []
+    most, row = max(zip(gains, pairs, strict=True), key=lambda one: one[0].value)
+    best = f"{name_of(row['first'])} with {name_of(row['second'])} ({most})"
+    text = f"of {len(pairs)} pairs of scorers, each mixed as other items like it best, at N = {n}"
+    adding = sum(gain.sign > 0 for gain in gains)
+    if not adding:
+        return [f"{text} none adds to the better of the two alone; highest is {best}."]
+    verb = "adds" if adding == 1 else "add"
+    chance = f"of so many, chance lets about {number_of(CHANCE * len(pairs))} seem to"
+    return [f"{text} {adding} {verb} to the better of the two alone, most {best}; {chance}."]
+
+
 SENTENCES: tuple[tuple[str, Callable[[Mapping[str, Sequence[Row]]], list[str]]], ...] = (
     ("main", leader_sentences),
     ("main", lookback_sentences),
     ("random-image", random_image_sentences),
     ("image-sensitivity", no_image_sentences),
     ("decomposition", factor_sentences),
+    ("combine", pair_sentences),
     ("overhead", time_sentences),
 )
 """In the order of the report: which study each is of, and what makes it of a model's rows."""

@@ -17,6 +17,8 @@ NAMES = {
     "mean_log_prob": "mean log p",
     "sum_log_prob": "sum log p",
     "visual_lookback": "visual lookback",
+    "visual_gain": "visual gain",
+    "consensus": "consensus",
 }
 """Methods inside a sentence; others by their titles."""
 

@@ -373,11 +373,18 @@ class Run:
             full[row, : len(values)] = [np.nan if v is None else v for v in values]
         return full[:, :n]
 
+    def recorded_settings(self, name: str) -> dict[str, Any]:
+        """What the scores of a name in `recorded` were made with."""
+        return get_scorer(name.partition("@")[0]).made_with(self.manifest.scorers.get(name))
+
+    def changed_settings(self, name: str) -> dict[str, Any]:
+        """Of these, those that are no longer the scorer's own."""
+        made = self.manifest.scorers.get(name)
+        return get_scorer(name.partition("@")[0]).changed_since(made)
+
     def _check_recorded(self, name: str, params: Mapping[str, Any]) -> None:
         """Refuse settings that recorded scores were not made with."""
-        made = self.manifest.scorers.get(name)
-        if made is None:  # format 1 did not write them down: they were the scorer's own
-            made = get_scorer(name.partition("@")[0]).defaults
+        made = self.recorded_settings(name)
         for key, value in params.items():
             if json.loads(json.dumps(value, default=str)) != made[key]:
                 raise RunError(

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -218,11 +218,14 @@ class Worker:
         manifest = Manifest.read(self.folder)
         items = read_table(self.folder, "items", shard, ("item", "error")).to_pylist()
         failed = {row["item"] for row in items if row["error"] is not None}
+        # A run that was begun by an older version goes on as it began.
+        settings = get_scorer(name.partition("@")[0]).changed_since(manifest.scorers.get(name))
         rows, timings = [], []
         for place in places:
             if place in failed:
                 continue
-            row, timing = self.score(name, place, read_candidates(self.folder, manifest, place))
+            candidates = read_candidates(self.folder, manifest, place)
+            row, timing = self.score(name, place, candidates, settings)
             rows.append(row)
             timings.append(timing)
             report(1)
@@ -230,7 +233,11 @@ class Worker:
         write_shard(self.folder, shard, {f"scores/{name}": rows})
 
     def score(
-        self, name: str, place: int, candidates: Candidates
+        self,
+        name: str,
+        place: int,
+        candidates: Candidates,
+        settings: Mapping[str, Any] | None = None,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """An item's row of scores, and how long it took; what goes wrong is its error."""
         base, _, count = name.partition("@")
@@ -241,7 +248,7 @@ class Worker:
         try:
             question = self.questions.of(place)
             asked = replace(first, asked=Asked(cast("Engine", engine), question.conversation))
-            values = get_scorer(base).of_candidates(asked, {}).tolist()
+            values = get_scorer(base).of_candidates(asked, settings or {}).tolist()
             row["scores"] = [None if math.isnan(value) else value for value in values]
             row["replies"] = engine.replies
         except Exception as error:

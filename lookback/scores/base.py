@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -67,6 +68,8 @@ class Scorer:
             ("uniform"), or with its scores as probabilities ("shares").
         paper: its line in the paper's main table, from 1; None if it is not there.
         same_as: another scorer that always picks the same; tables then show that one alone.
+        before: settings that it did not always have, as they were then: recorded scores that do not
+            name them were made so.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Scorer:
     expected: Literal["uniform", "shares"] | None = None
     paper: int | None = None
     same_as: str | None = None
+    before: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def origin(self) -> object:
@@ -102,6 +106,20 @@ class Scorer:
         """Its settings as they are unless somebody says otherwise; None for one without."""
         parameters = list(inspect.signature(self.function).parameters.values())[1:]
         return {p.name: None if p.default is p.empty else p.default for p in parameters}
+
+    def made_with(self, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The settings that scores were made with, by what was written down of them.
+
+        Args:
+            recorded: None if nothing was (format 1 of runs): they were the scorer's own.
+        """
+        return {**(self.defaults if recorded is None else {}), **self.before, **(recorded or {})}
+
+    def changed_since(self, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Of the settings that scores were made with, those that are no longer the defaults."""
+        now = json.loads(json.dumps(self.defaults, default=str))  # as they would be read again
+        made = self.made_with(recorded).items()
+        return {key: value for key, value in made if key in now and value != now[key]}
 
     @property
     def from_signals(self) -> bool:
@@ -213,6 +231,7 @@ def scorer(
     expected: Literal["uniform", "shares"] | None = None,
     paper: int | None = None,
     same_as: str | None = None,
+    before: Mapping[str, Any] | None = None,
 ) -> Callable[[F], F]:
     """Register a function as the scorer `name`; the first line of its docstring describes it.
 
@@ -227,6 +246,7 @@ def scorer(
         expected: see `Scorer`.
         paper: see `Scorer`.
         same_as: see `Scorer`.
+        before: see `Scorer`.
     """
     if needs not in NEEDS:
         raise ValueError(f"needs = {needs!r}: a scorer needs one of {', '.join(NEEDS)}")
@@ -247,6 +267,7 @@ def scorer(
                 expected,
                 paper,
                 same_as,
+                before or {},
             )
         )
         return function

@@ -12,9 +12,10 @@ MODULES = {
         "entropy",
         "visual_lookback",
     ),
+    "consensus": ("consensus",),
     "votes": ("majority", "self_certainty_borda"),
     "bounds": ("random", "oracle"),
-    "looking": ("clipscore", "vauq"),
+    "looking": ("clipscore", "visual_gain", "vauq"),
     "asking": ("usc", "judge"),
 }
 HOMES = {name: f"lookback.scores.{module}" for module, names in MODULES.items() for name in names}

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from lookback.conversations import Conversation
-from lookback.engines import ABILITIES, Ability, Engine, Identity, check_sampling
+from lookback.engines import ABILITIES, Ability, Engine, Identity, check_rows, check_sampling
 from lookback.families import Family
 from lookback.registry import wrong_kind
 from lookback.scores.base import NEEDS, Scorer
@@ -58,10 +59,16 @@ class _StandIn(Engine):
         check_sampling(1, 0.0, 1.0, None, settings.get("max_new_tokens", 1))
         return ["A" if "Response B:" in prompt else "Response 0" for prompt in prompts]
 
+    def score(
+        self, image: Any = None, question: Any = None, responses: Any = (), **how: Any
+    ) -> Any:
+        return _candidates(list(responses))
+
     def knockout(
         self, image: Any = None, question: Any = None, responses: Any = (), **how: Any
     ) -> Any:
         share, layers = how.get("share"), how.get("layers")
+        check_rows(how.get("rows", "all"))
         if share is not None and not 0 < share <= 1:
             raise ValueError(f"k = {share}: the share of vision tokens to hide must be in (0, 1]")
         if layers is not None:
@@ -79,5 +86,5 @@ def _made(n: int) -> Candidates:
 
 
 def _candidates(items: Sequence[Candidate]) -> Candidates:
-    asked = Asked(_StandIn(), Conversation.of(None, "?"))
+    asked = Asked(_StandIn(), Conversation.of(Image.new("RGB", (1, 1)), "?"))
     return Candidates(tuple(items), "?", np.arange(1), asked=asked)

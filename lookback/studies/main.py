@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lookback.scores.base import get_scorer
+from lookback.scores.base import SCORERS, get_scorer
 from lookback.studies.shared.base import Result, Runs, study, title
 from lookback.studies.shared.methods import ceilings, in_order, paper_methods
 from lookback.studies.shared.plots import heading, in_style, tiles
@@ -37,6 +37,13 @@ def main(runs: Runs) -> Result:
             for run in runs.largest
             for name in run.recorded
             if run.unscored(name)
+        ),
+        *(
+            f"{title(run)}: {name} was recorded with {key} = {value!r}, which is not its default."
+            for run in runs.largest
+            for name in run.recorded
+            if name.partition("@")[0] in SCORERS.names()
+            for key, value in run.changed_settings(name).items()
         ),
     ]
     return Result(rows, tables, _figure(rows), notes)

@@ -337,6 +337,35 @@ class Contract(Hearing):
             with pytest.raises(ValueError, match=error):
                 engine.look(**given)
 
+    def test_what_a_response_looks_at_is_hidden_from_it_or_from_all(self, engine):
+        if "knockout" not in engine.abilities:
+            pytest.skip(f"{engine.name} hides nothing")
+        seen = engine.score(noise(), QUESTION, ["red dog", "two"])
+        told, found = [], {}
+        for rows in ("response", "all"):
+            found[rows] = engine.knockout(
+                noise(),
+                QUESTION,
+                list(seen),
+                layers=(0, 2),
+                share=0.5,
+                rows=rows,
+                progress=lambda *count: told.append(count),
+            )
+            assert [c.token_ids.tolist() for c in found[rows]] == [
+                c.token_ids.tolist() for c in seen
+            ]
+            assert told[-1] == (2, 2)
+            again = engine.knockout(
+                messages=chat(noise()), responses=list(seen), layers=(0, 2), share=0.5, rows=rows
+            )
+            same(again, found[rows])
+        for a, b, c in zip(seen, *found.values(), strict=True):
+            assert not np.allclose(a.entropy, b.entropy, atol=1e-7)
+            assert not np.allclose(b.entropy, c.entropy, atol=1e-7)
+        with pytest.raises(ValueError, match="rows = 'none'"):
+            engine.knockout(noise(), QUESTION, list(seen), layers=(0, 2), share=0.5, rows="none")
+
     def test_every_scorer_works_or_names_what_is_missing(self, engine):
         cands = engine.score(noise(), QUESTION, ["red dog", "two", "blue"])
         settings = {"oracle": {"quality": [0, 1, 0]}, "clipscore": {"clip": "embedded"}}

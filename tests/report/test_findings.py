@@ -274,6 +274,38 @@ def test_how_long_it_took():
     assert texts(overhead=[row | {"ms": NAN}]) == []
 
 
+def pair_rows(gains, benchmark="B", n=8, items=40, width=1.0):
+    """Rows as of the study combine: {(first, second): what a mix adds}."""
+    return [
+        {"model": "m", "benchmark": benchmark, "N": n, "first": a, "second": b, "items": items}
+        | {"mix_gain": gain, "mix_gain_low": gain - width, "mix_gain_high": gain + width}
+        for (a, b), gain in gains.items()
+    ]
+
+
+def test_pairs_that_add_and_pairs_that_do_not():
+    gains = {("lookback", "consensus"): 0.5, ("lookback", "self_certainty"): -2.0}
+    start = "Of 2 pairs of scorers, each mixed as other items like it best, at N = 8"
+    none = "none adds to the better of the two alone; highest is LookBack with consensus"
+    assert texts(combine=pair_rows(gains)) == [f"{start} {none} (0.50 points [-0.50, 1.50])."]
+    gains["lookback", "consensus"] = 1.5
+    told = "1 adds to the better of the two alone, most LookBack with consensus"
+    chance = "of so many, chance lets about 0.05 seem to"
+    assert texts(combine=pair_rows(gains)) == [
+        f"{start} {told} (1.50 points [0.50, 2.50]); {chance}."
+    ]
+    # The average speaks for all benchmarks, at the largest N.
+    several = pair_rows(gains) + pair_rows(gains, "C")
+    assert texts(combine=several) == []
+    several += pair_rows(gains, "Average", items=0)
+    assert texts(combine=several) == texts(combine=pair_rows(gains))
+    larger = dict.fromkeys(gains, -1.0)
+    (text,) = texts(combine=several + pair_rows(larger, "Average", n=25, items=0))
+    assert "at N = 25 none adds" in text
+    assert texts(combine=pair_rows(gains, items=FEWEST - 1)) == []
+    assert texts(combine=pair_rows(dict([*gains.items()][:1]))) == []
+
+
 def test_studies_that_could_not_be_done_have_no_sentence():
     assert find({"main": "no quality", "random-image": "no control"}) == []
     found = find({"main": "no quality", "random-image": Result([replaced(9.0, 4.0, 12.0)])})

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -131,6 +131,43 @@ class TestRecordedScores:
         with pytest.raises(RunError, match=made):
             run.scores(scorer, 4, **settings)
 
+    def test_those_that_were_made_before_a_setting_was_there_say_what_it_was(self, run):
+        """VAUQ hid from the response's rows alone before it could do anything else."""
+        assert run.recorded_settings("vauq")["rows"] == "all"
+        plain = run.scores("vauq", rows="all")
+        made = {name: dict(settings) for name, settings in run.manifest.scorers.items()}
+        del made["vauq"]["rows"]
+        replace(run.manifest, scorers=made).write(run.path)
+        old = Run(run.path)
+        assert old.recorded_settings("vauq")["rows"] == "response"
+        np.testing.assert_array_equal(old.scores("vauq", rows="response"), plain)
+        with pytest.raises(RunError, match="vauq scores made with rows = 'response', not 'all'"):
+            old.scores("vauq", rows="all")
+
+    def test_a_run_goes_on_with_the_settings_that_it_began_with(self, tmp_path, monkeypatch):
+        """Whatever the scorer's own are by now: else a run would be of two minds."""
+        asked = []
+        plain = ToyEngine.knockout
+
+        def knockout(self, *given, **settings):
+            asked.append(settings["rows"])
+            return plain(self, *given, **settings)
+
+        monkeypatch.setattr(ToyEngine, "knockout", knockout)
+        monkeypatch.setattr(Plan, "load_engine", lambda plan: ToyEngine())
+        folder = tmp_path / "run"
+        start(Plan("scenes-vqa", limit=12, n=3, scorers=("vauq",)), folder)
+        assert {*asked} == {"all"}
+        manifest = Manifest.read(folder)
+        made = {"vauq": {k: v for k, v in manifest.scorers["vauq"].items() if k != "rows"}}
+        replace(manifest, scorers=made, status="running").write(folder)
+        (folder / "scores" / "vauq" / "00001.parquet").unlink()
+        asked.clear()
+        start(Plan("scenes-vqa", limit=12, n=3), folder)
+        assert {*asked} == {"response"}
+        with pytest.raises(RunError, match="its vauq scores were made with"):
+            start(Plan("scenes-vqa", limit=12, n=3, scorers=("vauq",)), folder)
+
     def test_unknown_ones_are_named(self, run):
         with pytest.raises(TypeError, match="scorer 'vauq' has no setting 'beta'"):
             run.scores("vauq", beta=1)
@@ -140,5 +177,5 @@ class TestRecordedScores:
         start(Plan("scenes-vqa", limit=2, n=3, scorers=("usc",)), tmp_path / "real")
         start(Plan("scenes-vqa", limit=2, n=3, scorers=("vauq",)), tmp_path / "real")
         kept = Manifest.read(tmp_path / "real").scorers
-        assert kept["vauq"] == {"alpha": 1.0, "layers": None, "k": None}
+        assert kept["vauq"] == {"alpha": 1.0, "layers": None, "k": None, "rows": "all"}
         assert kept["usc@3"] == {"m": 3, "image": True, "seed": 0, "max_new_tokens": 64}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from engines.reference import QUESTION, noise
+from engines.reference import QUESTION, eager_signals, inputs_of, noise
 from zoo import build
 
 import lookback
@@ -127,16 +127,26 @@ def test_clipscore_needs_an_image_and_a_dual_encoder(cands, folder, tmp_path):
         cands.rank("clipscore", clip=str(tmp_path))
 
 
-def test_vauq_is_entropy_less_what_hiding_adds(lb, cands):
-    masked = lb.knockout(noise(), QUESTION, list(cands), layers=(0, 2), share=0.5)
+@pytest.mark.parametrize("rows", ["response", "all"])
+def test_vauq_is_entropy_less_what_hiding_adds(lb, cands, rows):
+    masked = lb.knockout(noise(), QUESTION, list(cands), layers=(0, 2), share=0.5, rows=rows)
     h = np.array([c.entropy.astype(float).mean() for c in cands])
     hm = np.array([c.entropy.astype(float).mean() for c in masked])
-    settings = {"layers": (0, 2), "k": 0.5}
+    settings = {"layers": (0, 2), "k": 0.5, "rows": rows}
     np.testing.assert_allclose(cands.scores("vauq", **settings), -(h - (hm - h)), rtol=1e-6)
     np.testing.assert_allclose(cands.scores("vauq", alpha=0, **settings), -h, rtol=1e-6)
     np.testing.assert_allclose(
         cands.scores("vauq", alpha=2.5, **settings), -(h - 2.5 * (hm - h)), rtol=1e-6
     )
+
+
+def test_vauq_hides_from_all_rows_as_its_own_script_does(cands):
+    settings = {"layers": (0, 2), "k": 0.5}
+    plain = cands.scores("vauq", **settings)
+    np.testing.assert_allclose(plain, cands.scores("vauq", rows="all", **settings))
+    assert not np.allclose(plain, cands.scores("vauq", rows="response", **settings))
+    with pytest.raises(ValueError, match="rows = 'some': hide from 'response' or from 'all'"):
+        cands.scores("vauq", rows="some", **settings)
 
 
 def test_vauqs_alpha_is_its_own(cands):
@@ -148,6 +158,28 @@ def test_vauqs_alpha_is_its_own(cands):
     )
 
 
+def test_visual_gain_is_what_the_image_adds_to_log_p(lb, cands):
+    """Against plain passes over prompt and response, with the image and without, token by token."""
+    expected = {}
+    for image in (noise(), None):
+        inputs = inputs_of(lb, image, QUESTION)
+        passes = [eager_signals(lb.model, inputs, c.token_ids.tolist())[0] for c in cands]
+        expected[image is None] = np.array([values.mean() for values in passes])
+    plain = expected[False] - expected[True]
+    np.testing.assert_allclose(cands.scores("visual_gain"), plain, atol=1e-5)
+    half = expected[False] - 0.5 * expected[True]
+    np.testing.assert_allclose(cands.scores("visual_gain", beta=0.5), half, atol=1e-5)
+    log_p = cands.scores("mean_log_prob")
+    np.testing.assert_allclose(cands.scores("visual_gain", beta=0), log_p, rtol=1e-6)
+    assert plain.argsort().tolist() != log_p.argsort().tolist()
+
+
+def test_visual_gain_needs_an_image(cands):
+    blind = replace(cands, asked=Asked(cands.asked.engine, Conversation.of(None, "what?")))
+    with pytest.raises(ValueError, match="visual_gain needs an image"):
+        blind.rank("visual_gain")
+
+
 def test_model_scorers_use_the_model_that_is_there(lb, cands, monkeypatch):
     """No second copy: nothing is loaded, everything goes through the engine."""
     monkeypatch.setattr(
@@ -157,3 +189,4 @@ def test_model_scorers_use_the_model_that_is_there(lb, cands, monkeypatch):
     cands.rank("usc", m=1, max_new_tokens=2)
     cands[:2].rank("judge", max_new_tokens=2)
     cands.rank("vauq", layers=(0, 1), k=0.5)
+    cands.rank("visual_gain")

@@ -37,6 +37,7 @@ def test_every_scorer_on_signals_is_checked_here():
 def test_the_papers_baselines_are_all_there_with_what_they_need():
     known = {s.name: (s.needs, s.uses) for s in scorers().values()}
     assert {name: row for name, row in known.items() if name not in SLOW} == {
+        "consensus": ("texts", ()),
         "majority": ("texts", ()),
         "self_certainty_borda": ("texts", ()),
         "random": ("texts", ()),
@@ -45,6 +46,7 @@ def test_the_papers_baselines_are_all_there_with_what_they_need():
         "judge": ("model", ("generate",)),
         "usc": ("model", ("generate",)),
         "vauq": ("model", ("knockout",)),
+        "visual_gain": ("model", ("score",)),
     }
     assert all(s.about for s in scorers().values())
     order = [list(NEEDS).index(s.needs) for s in scorers().values()]

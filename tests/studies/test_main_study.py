@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made_runs import make_run
+from made_runs import change_manifest, make_run
 from slow_outcomes import cells, marks, mean, shorten, slow_percent
 
 import lookback
@@ -15,6 +15,7 @@ OTHERS = (
     "Sum log p",
     "Entropy",
     "Visual lookback",
+    "Consensus",
     "Majority",
     "SC + Borda",
     "Judge",
@@ -182,7 +183,7 @@ def test_table(result, runs):
     assert lines["Judge"][3:] == ["-", "-"]
     assert lines["SC"][2].startswith(f"{slow_percent(runs[0], 'self_certainty', 5):.2f} [")
     assert lines["Oracle"][3] == f"{slow_percent(runs[0], 'oracle', 25):.2f}"
-    assert table.rules == [5, 12]
+    assert table.rules == [5, 13]
     assert other.columns == [("", "Method"), ("Scenes Caption", "N=4")]
     assert "USC" not in cells(other)
     assert "with other" in other.caption
@@ -243,3 +244,12 @@ def test_a_scorer_of_ones_own_has_its_row(runs, monkeypatch):
     assert list(lines)[-2:] == ["cautious", "Oracle"]
     assert "over cautious" in cells(result.tables[1])
     assert "perplexity" not in lines  # it picks what mean log p picks
+
+
+def test_scores_made_with_other_settings_than_todays_are_named(tmp_path):
+    run = make_run(tmp_path / "run", items=6, n=5, recorded=("vauq",))
+    assert not any("recorded with" in note for note in get_study("main")([run]).notes)
+    made = {"vauq": {k: v for k, v in run.manifest.scorers["vauq"].items() if k != "rows"}}
+    old = change_manifest(tmp_path / "run", scorers=made)
+    note = "Scenes Caption: vauq was recorded with rows = 'response', which is not its default."
+    assert note in get_study("main")([old]).notes

@@ -11,7 +11,7 @@ from lookback.studies import StudyError, get_study, overhead
 
 MEASURED = {
     *("self_certainty", "lookback", "mean_log_prob", "sum_log_prob", "entropy"),
-    *("visual_lookback", "majority", "self_certainty_borda"),
+    *("visual_lookback", "consensus", "majority", "self_certainty_borda"),
 }
 
 

@@ -17,7 +17,7 @@ from lookback.studies import STUDIES, StudyError, get_study
 
 NEEDING = [
     *("main", "scaling", "budget", "ablation", "sensitivity", "random-image", "decomposition"),
-    *("seeds", "oracle", "judge", "tokens", "layers"),
+    *("seeds", "oracle", "judge", "tokens", "layers", "combine"),
 ]
 OTHERS = ("image-sensitivity", "pos", "overhead", "disagreements")
 UNKNOWN = (0, 4, 5)  # items without a quality

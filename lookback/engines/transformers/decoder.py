@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -36,6 +36,7 @@ from lookback.steering import Steering
 if TYPE_CHECKING:
     from lookback.engines.transformers.telling import Telling
 
+T = TypeVar("T")
 LOOK_EVERY = 8
 """Steps between two looks at what was drawn, where a look makes the device wait."""
 
@@ -62,13 +63,15 @@ class Decoder(Passes):
         layers: tuple[int, int],
         share: float,
         progress: Progress | None = None,
+        again: Callable[[Tensor], Prefix] | None = None,
     ) -> list[Continuation]:
         """The signals of given continuations once each loses the source tokens it looks at most.
 
         Importance of a source token: the attention it receives from the continuation's own rows,
         over the heads of the layers first..last - 1. The most important are then hidden, in every
-        layer, from the rows that predict the continuation; the prompt before them is shared as it
-        is.
+        layer: from the rows that predict the continuation, while the prompt before them is shared
+        as it is; or from all rows, the prompt's too, which then goes through the model once more
+        for each continuation.
 
         Args:
             prefix: the prompt, with a source.
@@ -76,16 +79,26 @@ class Decoder(Passes):
             layers: which attention layers say what is important, end exclusive.
             share: of the source tokens, how many to hide; at least one is.
             progress: called with (responses done, of so many).
+            again: to hide them from all rows: sends the prompt through the model with some of its
+                source tokens hidden, (source,).
         """
         if not prefix.source:
             raise ValueError("this prompt has no source tokens to hide")
-        shorter = prefix.without_last()
-        count = max(1, int(prefix.source * share))
 
-        def hide(batch: list[Sequence[int]], loan: Loan) -> list[Continuation]:
+        def core(batch: list[Sequence[int]], loan: Loan) -> Tensor:
+            """(n, source), the most important of each."""
             received = self._importance(prefix, batch, layers, loan)
             hidden = torch.zeros_like(received, dtype=torch.bool)
-            hidden.scatter_(1, received.topk(count).indices, True)
+            count = max(1, int(prefix.source * share))
+            return hidden.scatter_(1, received.topk(count).indices, True)
+
+        if again is not None:
+            hidden = self._batched(prefix, responses, lambda *some: [*core(*some)], None)
+            return self._score_hidden(again, responses, hidden, progress)
+        shorter = prefix.without_last()
+
+        def hide(batch: list[Sequence[int]], loan: Loan) -> list[Continuation]:
+            hidden = core(batch, loan)
             ids = padded(batch).to(prefix.logits.device)
             asked = torch.full_like(ids[:, :1], prefix.last)
             rows = torch.cat([asked, ids[:, :-1]], 1)
@@ -95,6 +108,23 @@ class Decoder(Passes):
             return unpadded(batch, signals)
 
         return self._batched(prefix, responses, hide, progress)
+
+    def _score_hidden(
+        self,
+        again: Callable[[Tensor], Prefix],
+        responses: Sequence[Sequence[int]],
+        hidden: Sequence[Tensor],
+        progress: Progress | None,
+    ) -> list[Continuation]:
+        """The signals of continuations, each after a prompt that hides tokens of its own."""
+        found: list[Continuation] = []
+        for ids, one in zip(responses, hidden, strict=True):
+            prefix = again(one)
+            work = partial(self._score, prefix, by_layer=False, hidden=one[None])
+            found += self._batched(prefix, [ids], work, None)
+            if progress is not None:
+                progress(len(found), len(responses))
+        return found
 
     def look(
         self,
@@ -138,12 +168,12 @@ class Decoder(Passes):
         self,
         prefix: Prefix,
         responses: Sequence[Sequence[int]],
-        work: Callable[[list[Sequence[int]], Loan], list[Continuation]],
+        work: Callable[[list[Sequence[int]], Loan], list[T]],
         progress: Progress | None,
-    ) -> list[Continuation]:
+    ) -> list[T]:
         """Work on responses of like length together; results in the order of the responses."""
         self._check_length(prefix, max(len(ids) for ids in responses))
-        found: dict[int, Continuation] = {}
+        found: dict[int, T] = {}
         with self._running(prefix) as loan:
             for batch in batches([len(ids) for ids in responses], self.batch_rows):
                 found |= zip(batch, work([responses[i] for i in batch], loan), strict=True)
@@ -152,14 +182,19 @@ class Decoder(Passes):
         return [found[i] for i in range(len(responses))]
 
     def _score(
-        self, prefix: Prefix, responses: list[Sequence[int]], loan: Loan, by_layer: bool
+        self,
+        prefix: Prefix,
+        responses: list[Sequence[int]],
+        loan: Loan,
+        by_layer: bool,
+        hidden: Tensor | None = None,
     ) -> list[Continuation]:
         ids = padded(responses).to(prefix.logits.device)
         n, looks = len(responses), self._looks(by_layer)
         signals = self._room(ids.shape, ids.device, by_layer)
         stats = token_stats(prefix.logits.expand(n, -1), ids[:, 0])
         signals[..., 0] = stack_signals(stats, prefix.lookback[:looks, 0].expand(-1, n))
-        reader = SharedPrefix(prefix, tap=self.tap, by_layer=by_layer)
+        reader = SharedPrefix(prefix, tap=self.tap, by_layer=by_layer, hidden=hidden)
         self._read(prefix, reader, ids[:, :-1], ids[:, 1:], signals[..., 1:], loan)
         return unpadded(responses, signals)
 

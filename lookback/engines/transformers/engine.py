@@ -13,7 +13,15 @@ import torch
 from transformers import PreTrainedModel
 
 from lookback.conversations import Conversation
-from lookback.engines import ABILITIES, Ability, Engine, Identity, Progress, check_sampling
+from lookback.engines import (
+    ABILITIES,
+    Ability,
+    Engine,
+    Identity,
+    Progress,
+    check_rows,
+    check_sampling,
+)
 from lookback.engines.sampling import check_top, check_whole, draw_of
 from lookback.engines.transformers.answering import answer
 from lookback.engines.transformers.candidates import make_candidates, response_ids
@@ -34,13 +42,14 @@ from lookback.steering.search import Search
 
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
-    from lookback.engines import Response
+    from lookback.engines import Response, Rows
     from lookback.engines.checks import CheckReport
     from lookback.engines.listening import Listener
     from lookback.look import Look
     from lookback.steering import Watch
     from lookback.videos import VideoLike
 
+Inputs = dict[str, Any]
 PACKAGES = ("torch", "transformers", "tokenizers")
 
 
@@ -119,8 +128,9 @@ class TransformersEngine(Engine):
             raise ValueError("no responses given: there is nothing to score")
         end = self._end_tokens[:1] if keep_end else []
 
-        def work(prefix: Prefix, ids: list[list[int]]) -> list[Continuation]:
+        def work(inputs: Inputs, mask: torch.Tensor, ids: list[list[int]]) -> list[Continuation]:
             whole = [[*one, *end] for one in ids]
+            prefix = self._prefill(inputs, mask)
             return self._decoder.score(prefix, whole, progress, by_layer=by_layer)
 
         conversation = Conversation.of(image, question, messages, video)
@@ -137,13 +147,15 @@ class TransformersEngine(Engine):
         source: SourceLike = None,
         layers: tuple[int, int] | None = None,
         share: float | None = None,
+        rows: Rows = "response",
         progress: Progress | None = None,
     ) -> Candidates:
         """As the contract says.
 
         One pass for the prompt, one over the responses to see what they look at, one with that
-        hidden as keys in every layer.
+        hidden as keys in every layer; for all rows, the prompt's pass again for each response.
         """
+        check_rows(rows)
         given = list(responses)
         if not given:
             raise ValueError("no responses given: there is nothing to hide anything from")
@@ -152,10 +164,16 @@ class TransformersEngine(Engine):
             raise ValueError(f"share of vision tokens to hide = {share}: must be in (0, 1]")
         chosen = self._vauq_layers(layers)
 
-        def work(prefix: Prefix, ids: list[list[int]]) -> list[Continuation]:
-            if not prefix.source:
+        def work(inputs: Inputs, mask: torch.Tensor, ids: list[list[int]]) -> list[Continuation]:
+            if not mask.any():
                 raise ValueError("there is no image, so there are no vision tokens to hide")
-            return self._decoder.knockout(prefix, ids, chosen, share, progress)
+
+            def again(hidden: torch.Tensor) -> Prefix:
+                return self._decoder.prefill(inputs, mask, hidden=hidden)
+
+            prefix = self._prefill(inputs, mask)
+            anew = again if rows == "all" else None
+            return self._decoder.knockout(prefix, ids, chosen, share, progress, anew)
 
         conversation = Conversation.of(image, question, messages, video)
         return self._given(conversation, source, given, work)
@@ -186,14 +204,14 @@ class TransformersEngine(Engine):
         conversation: Conversation,
         source: SourceLike,
         given: Sequence[Response],
-        work: Callable[[Prefix, list[list[int]]], list[Continuation]],
+        work: Callable[[Inputs, torch.Tensor, list[list[int]]], list[Continuation]],
     ) -> Candidates:
-        """Candidates of what `work` makes of given responses' ids after the prompt's one pass."""
+        """Candidates of what `work` makes of a prompt, its source and given responses' ids."""
         with self._lock:
             inputs, mask = self._inputs(conversation, source)
             prompt_ids = inputs["input_ids"][0].tolist()
             ids = [self._response_ids(prompt_ids, i, one) for i, one in enumerate(given)]
-            found = work(self._prefill(inputs, mask), ids)
+            found = work(inputs, mask, ids)
             texts = [one if isinstance(one, str) else None for one in given]
             return self._candidates(conversation, source, prompt_ids, found, texts)
 

@@ -16,9 +16,11 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from lookback.engines import UnsupportedModelError
 from lookback.engines.transformers.caches import has_state, prompt_cache
 from lookback.engines.transformers.compat import uncompiled
 from lookback.engines.transformers.habits import Habits, find_habits
+from lookback.engines.transformers.hiding import HiddenKeys
 from lookback.engines.transformers.padding import without_padding
 from lookback.engines.transformers.prefix import Prefix, SharedCache, SharedPrefix
 from lookback.engines.transformers.state import Loan, snapshot
@@ -101,6 +103,7 @@ class Passes:
         inputs: Mapping[str, Any],
         source: Tensor,
         layers: tuple[int, int] | None = None,
+        hidden: Tensor | None = None,
     ) -> Prefix:
         """Send a prompt, as a processor made it (batch of one), through the model.
 
@@ -108,9 +111,12 @@ class Passes:
             inputs: what the model takes.
             source: (P,), True for the tokens whose attention A_t is.
             layers: if given, `Prefix.weights` are read in these attention layers, end exclusive.
+            hidden: (source,), the source tokens, in their order, that no row may look at; not
+                together with `layers`.
 
         Raises:
             ValueError: it is no prompt of this model.
+            UnsupportedModelError: it cannot hide tokens from every row.
         """
         if len(inputs["input_ids"]) != 1:
             raise ValueError(f"expected one prompt, got a batch of {len(inputs['input_ids'])}")
@@ -130,6 +136,8 @@ class Passes:
         reader = LastRow(source[None], keys=ids.shape[1], by_layer=True)
         if layers is not None and source.any():
             reader = LastRowWeights(source[None], layers)
+        if hidden is not None:
+            reader = self._hiding(cache.layers, source, hidden)
         with self._running(), reading(reader):
             try:
                 out = self.model(**inputs, past_key_values=cache, use_cache=True, **self.last_row)
@@ -144,6 +152,21 @@ class Passes:
         if inputs.get("position_ids") is not None:
             prefix.positions = inputs["position_ids"][..., -1:] + 1
         return prefix
+
+    def _hiding(self, layers: Sequence[Any], source: Tensor, hidden: Tensor) -> HiddenKeys:
+        """The reader of a prompt's pass that hides some of its source tokens.
+
+        Raises:
+            UnsupportedModelError: a layer keeps a state, by which they would be seen all the same.
+        """
+        if has_state(list(layers)):
+            raise UnsupportedModelError(
+                f"{type(self.model).__name__} mixes attention with layers that keep a state: what "
+                "is hidden from attention goes on in there"
+            )
+        places = torch.zeros_like(source)
+        places[source.nonzero()[:, 0][hidden.to(source.device)]] = True
+        return HiddenKeys(source[None], places)
 
     def _refuse_unknown(self, ids: Tensor) -> None:
         """Say that a prompt failed for its tokens; some models take placeholders they do not know.

@@ -168,6 +168,19 @@ class Runs(Sequence[Run]):
         kept = [Complete(run) if run in pruned else run for run in self]
         return Runs(kept, [*self.notes, *notes], self.ns)
 
+    def with_gains(self) -> Runs:
+        """The same runs; those with a control without an image have visual gains by it."""
+        from lookback.studies.shared.gains import with_gains
+
+        return Runs(with_gains(self), self.notes, self.ns)
+
+    def gain_notes(self, rows: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Where visual gains come from, if a result's rows tell of them."""
+        from lookback.studies.shared.gains import NAME, gain_notes
+
+        keys = ("method", "first", "second")
+        return gain_notes(self) if any(NAME in map(row.get, keys) for row in rows) else []
+
     def with_quality(self, name: str) -> Runs:
         """The same runs with only the items whose candidates all have a quality; notes tell.
 
@@ -299,8 +312,9 @@ class Study:
         given = (runs if isinstance(runs, Runs) else Runs(runs)).complete()
         if self.needs_quality:
             given = given.with_quality(self.name)
+        given = given.with_gains()
         result = self._do(given, params or {})
-        said = budget_notes(result.rows)
+        said = [*budget_notes(result.rows), *given.gain_notes(result.rows)]
         return replace(result, notes=[*said, *result.notes, *given.notes])
 
     def _do(self, runs: Runs, params: Mapping[str, Any]) -> Result:
@@ -369,6 +383,7 @@ STUDIES: Registry[Study] = Registry(
             "oracle",
             "judge",
             "overhead",
+            "combine",
             "disagreements",
             "tokens",
         )

@@ -46,7 +46,7 @@ def test_all_of_the_package_are_registered_in_the_papers_order():
     names = STUDIES.names()
     assert names[:5] == ["main", "scaling", "budget", "ablation", "sensitivity"]
     assert names[-2:] == ["disagreements", "tokens"]
-    assert len(names) == 16
+    assert len(names) == 17
     for name in names:
         study = get_study(name)
         assert study.name == name

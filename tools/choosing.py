@@ -1,0 +1,136 @@
+"""The table of docs/choosing.md: which scorer to take, by kind of task and N.
+
+`python -m tools.choosing RUNS --write docs/choosing.md`; `make reproduce` does it, of its own runs.
+Without --write the table is printed.
+"""
+
+import argparse
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from lookback.runs import open_runs
+from lookback.scores.base import get_scorer
+from lookback.studies import Runs, get_study
+from lookback.studies.shared.base import title
+from lookback.studies.shared.methods import in_order, other_methods, paper_methods
+from lookback.studies.shared.selection import bootstrap_means, has_scores, interval, outcome
+
+KINDS = {
+    "scenes-vqa": "short answers",
+    "scenes-caption": "short descriptions",
+    "scenes-pairs": "yes or no, to look-alikes",
+    "scenes-amber": "long descriptions",
+}
+BLOCK = re.compile(r"<!-- choosing -->\n.*?<!-- /choosing -->", re.DOTALL)
+
+
+class Choice(NamedTuple):
+    """A kind of task and an N: who is highest there, who cannot be told from it, and LookBack.
+
+    Attributes:
+        task, n: where.
+        random: random selection, in per cent.
+        best, value: the highest scorer, and its per cent.
+        level: those whose paired difference from it has an interval that holds 0.
+        ours: LookBack's per cent.
+        behind: how far it is behind the highest, with its interval; 0 if it is the highest.
+        pair: which pair other items would take, and what it adds to the scorer they would take.
+    """
+
+    task: str
+    n: int
+    random: float
+    best: str
+    value: float
+    level: list[str]
+    ours: float
+    behind: tuple[float, float, float]
+    pair: str
+
+
+def choices(runs: Runs) -> list[Choice]:
+    """A row per task and N."""
+    given = runs.complete().with_quality("main").with_gains()
+    tables = get_study("combine")(runs).tables
+    taken = [line for table in tables if table.columns[3] == ("", "Taken") for line in table.rows]
+    pairs = {(line[0], line[1]): f"{line[6]}: {line[7]}" for line in taken}
+    found = []
+    for run in in_order(given.largest):
+        for n in given.budgets(run):
+            names = [m for m in (*paper_methods(), *other_methods()) if has_scores(run, m, n)]
+            values = {m: 100 * outcome(run, m, n) for m in names}
+            values = {m: v for m, v in values.items() if get_scorer(m).expected is None}
+            best = max(values, key=lambda m: round(float(values[m].mean()), 9))
+            gaps = {m: values[best] - v for m, v in values.items()}
+            ends = {m: interval(bootstrap_means(gap)) for m, gap in gaps.items()}
+            level = [m for m in values if m != best and ends[m][0] <= 1e-9]
+            found.append(
+                Choice(
+                    f"{title(run)}: {KINDS.get(run.benchmark, 'your own')}",
+                    n,
+                    float((100 * outcome(run, "random", n)).mean()),
+                    best,
+                    float(values[best].mean()),
+                    level,
+                    float(values["lookback"].mean()),
+                    (float(gaps["lookback"].mean()), *ends["lookback"]),
+                    pairs[title(run), str(n)],
+                )
+            )
+    return found
+
+
+def _points(value: float, low: float, high: float) -> str:
+    value, low, high = (round(number, 1) + 0.0 for number in (value, low, high))
+    return f"{value:.1f} [{low:.1f}, {high:.1f}]"
+
+
+def text_of(found: list[Choice]) -> str:
+    """The table, and where LookBack is not the one to take."""
+    names = ("Task", "N", "Random", "Highest", "Cannot be told from it", "LookBack", "behind by")
+    lines = [
+        " | ".join((*names, "Best pair, over the best alone")),
+        "---|" + "---:|" * 2 + "---|---|---:|---:|---",
+    ]
+    for c in found:
+        level = ", ".join(get_scorer(m).title for m in c.level) or "none"
+        behind = "-" if c.best == "lookback" else _points(*c.behind)
+        highest = f"{get_scorer(c.best).title} {c.value:.1f}"
+        cells = (c.task, str(c.n), f"{c.random:.1f}", highest, level, f"{c.ours:.1f}", behind)
+        lines.append(" | ".join((*cells, c.pair)))
+    table = "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
+    lost = [c for c in found if c.best != "lookback" and "lookback" not in c.level]
+    others = len(found) - len(lost)
+    told = f"LookBack is the highest, or cannot be told from it, in {others} of {len(found)} rows."
+    if lost:
+        where = "; ".join(
+            f"{c.task.partition(':')[0]} at N = {c.n} ({get_scorer(c.best).title})" for c in lost
+        )
+        told += f" It is not the one to take on {where}."
+    return f"{table}\n\n{told}\n"
+
+
+def write(runs: Path, doc: Path) -> None:
+    """Put a new block in the place of the old one."""
+    block = f"<!-- choosing -->\n{text_of(choices(Runs(open_runs([runs]))))}<!-- /choosing -->"
+    old = doc.read_text(encoding="utf-8")
+    if not BLOCK.search(old):
+        raise ValueError(f"{doc} has no block between <!-- choosing --> and <!-- /choosing -->")
+    doc.write_text(BLOCK.sub(lambda _: block, old), encoding="utf-8")
+
+
+def main() -> None:
+    """Print, or write."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("runs", type=Path, help="a folder of runs with their controls")
+    parser.add_argument("--write", type=Path, help="a Markdown file whose block to replace")
+    given = parser.parse_args()
+    if given.write:
+        write(given.runs, given.write)
+    else:
+        print(text_of(choices(Runs(open_runs([given.runs])))))
+
+
+if __name__ == "__main__":
+    main()

@@ -126,7 +126,7 @@ def test_a_study_prints_its_table_and_writes_its_files(command, tmp_path):
 def test_studies_are_listed(command):
     code, out, _ = command("studies", "--json")
     assert code == 0
-    assert len(json.loads(out)) == 17
+    assert len(json.loads(out)) == 18
     assert json.loads(out)[0]["paper"] == "tab:main_results"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -205,6 +207,8 @@ def serve(
     server = make_server(make_app(lb, settings), settings)
     say(f"serving {name or lb.name}; OpenAI clients: base_url={address(bound)}/v1; Ctrl-C ends it")
     print(address(bound), flush=True)
+    # uvicorn ends well on SIGTERM and then sends it again: the engine is to end, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         with image_limits(image_mib, image_pixels):
             server.run([bound])

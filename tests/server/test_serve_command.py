@@ -1,5 +1,6 @@
 """`lookback serve` as a process: it starts, answers, and ends when it is told to."""
 
+import os
 import re
 import signal
 import socket
@@ -19,8 +20,14 @@ TOY = ["--plugin", "tests/toy_engine.py", "--engine", "toy"]
 def start(*options):
     """A server's process, and its address once it listens."""
     command = [sys.executable, "-m", "lookback.cli", "serve", "--port", "0", *options]
+    path = os.pathsep.join(["tests", os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+        env=os.environ | {"PYTHONPATH": path},
     )
     return process, process.stdout.readline().strip()
 
@@ -42,6 +49,24 @@ def test_it_serves_and_ends(end):
     assert "POST /v1/chat/completions 200" in stderr
     assert "secret" not in stderr
     assert "Traceback" not in stderr
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_the_engine_ends_with_it(end, tmp_path):
+    """vLLM has processes of its own, which would stay."""
+    plugin = tmp_path / "closing.py"
+    plugin.write_text(
+        "import sys\nimport lookback.engines\nfrom toy_engine import ToyEngine\n"
+        "class Closing(ToyEngine):\n"
+        "    def close(self):\n        print('closed', file=sys.stderr)\n"
+        "@lookback.engines.engine('closing')\n"
+        "def load(model=None, processor=None):\n    return Closing()\n"
+    )
+    process, address = start("--plugin", str(plugin), "--engine", "closing")
+    assert httpx.get(f"{address}/ready").status_code == 200
+    process.send_signal(end)
+    _, stderr = process.communicate(timeout=60)
+    assert stderr.splitlines()[-1] == "closed"
 
 
 def test_what_it_asks_for_by_default_is_checked(command):

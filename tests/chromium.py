@@ -57,7 +57,11 @@ def emulate(browser, width=None, scheme=None):
 
 
 def logs(browser):
-    """The console's entries and the requests' addresses since the last call."""
+    """The console's entries and the requests' addresses since the last call.
+
+    A `data:` address is the page itself: the browser lists one when it comes to draw that picture.
+    """
     events = [json.loads(e["message"])["message"] for e in browser.get_log("performance")]
     sent = [e["params"] for e in events if e["method"] == "Network.requestWillBeSent"]
-    return browser.get_log("browser"), [params["request"]["url"] for params in sent]
+    addresses = [params["request"]["url"] for params in sent]
+    return browser.get_log("browser"), [a for a in addresses if not a.startswith("data:")]

@@ -14,10 +14,10 @@ from typing import Any
 
 from lookback.annotation.page import served_page
 from lookback.annotation.votes import VoteFile
+from lookback.hosting import LOCAL, cannot_serve, host_name
 
 MOST = 10_000
 """Bytes of a request's body: a vote has about a hundred."""
-LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 class Server(ThreadingHTTPServer):
@@ -39,7 +39,7 @@ class Server(ThreadingHTTPServer):
         try:
             super().__init__((host, port), Handler)
         except (OSError, OverflowError) as error:
-            raise OSError(f"cannot serve at {host}:{port} ({error}): give another --port") from None
+            raise cannot_serve(host, port, error) from None
         self.local = host in LOCAL
 
     @property
@@ -101,8 +101,8 @@ class Handler(BaseHTTPRequestHandler):
         return {}
 
     def _named_well(self) -> bool:
-        """Another site's page must not reach this server under a name of that site's own."""
-        name = self.headers.get("Host", "").rpartition(":")[0].strip("[]")
+        """Whether the request is for a name of this server's own."""
+        name = host_name(self.headers.get("Host", ""))
         if self.server.local and name not in LOCAL:
             self._refuse(HTTPStatus.FORBIDDEN, f"this server is not {name[:60]!r}")
             return False

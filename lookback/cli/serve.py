@@ -28,6 +28,7 @@ from lookback.cli.app import (
 from lookback.cli.start import Start
 from lookback.cli.steering import Prune, parse_schedule
 from lookback.cli.terminal import say
+from lookback.hosting import LOCAL
 from lookback.limits import IMAGE_MIB, IMAGE_PIXELS
 
 WHO = "Who may ask"
@@ -165,8 +166,9 @@ def serve(
     _need_extra()
     from lookback.engines.sampling import check_sampling
     from lookback.scores.base import get_scorer
-    from lookback.server.running import address, listen, make_server, start_log
-    from lookback.server.settings import LOCAL, Defaults, Limits, Settings
+    from lookback.server.log import start_log
+    from lookback.server.running import address, listen, make_server
+    from lookback.server.settings import Defaults, Limits, Settings
 
     check_sampling(best_of, temperature, top_p, None, max_tokens, 0)
     if get_scorer(scorer).needs == "truth":

@@ -6,7 +6,11 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lookback.engines.contract import Progress
+    from lookback.engines.listening import Listener
 
 MOST_CANDIDATES = 10_000
 MOST_NEW_TOKENS = 2**17
@@ -31,6 +35,17 @@ class Draw:
     max_new_tokens: int
     stop: list[str]
     seed: int
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be kept and told of a draw, as `Engine.sample` takes it."""
+
+    keep_end: bool = False
+    by_layer: bool = False
+    top_log_probs: int = 0
+    listen: Listener | None = None
+    progress: Progress | None = None
 
 
 def draw_of(

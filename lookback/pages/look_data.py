@@ -64,16 +64,21 @@ def look_head(look: Look) -> dict[str, Any]:
 
 def look_numbers(look: Look) -> dict[str, NDArray[Any]]:
     """Its numbers, each in a row."""
-    found = {
-        "a": look.weights.sum(1, dtype=np.float64),
+    found: dict[str, NDArray[Any]] = {
+        "a": sums_of(look.weights),
         "boxes": _joined([one.boxes for one in look.pictures if one.boxes is not None]),
         "weights": _joined([rounded(look.weights[:, one.columns]) for one in look.pictures]),
     }
     if look.baseline is not None:
-        found["a_prompt"] = look.baseline.sum(1, dtype=np.float64)
+        found["a_prompt"] = sums_of(look.baseline)
         parts = [rounded(look.baseline[:, one.columns]) for one in look.pictures]
         found["baseline"] = _joined(parts)
     return found
+
+
+def sums_of(weights: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(T,): what each token paid to the whole source."""
+    return np.asarray(weights.sum(1, dtype=np.float64))
 
 
 def _joined(parts: list[NDArray[np.float32]]) -> NDArray[np.float32]:

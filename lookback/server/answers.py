@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from lookback.look import Look
-from lookback.pages.look_data import look_head, look_numbers
+from lookback.pages.look_data import look_head, sums_of
+from lookback.rounding import rounded
 from lookback.server.asking import Draw, Ranked
 from lookback.signals import PRUNED, WRITING, Candidate, Candidates
 
@@ -131,18 +132,18 @@ def scores(
 
 def look(head: dict[str, Any], found: Look) -> dict[str, Any]:
     """Where a response looked; weights are rounded by at most 0.1 %."""
-    about, numbers = look_head(found), look_numbers(found)
+    about = look_head(found)
     about["count"] = about.pop("tokens")
     pictures = [one | _map(found, place) for place, one in enumerate(about.pop("pictures"))]
-    sums = {name: numbers[name].tolist() for name in ("a", "a_prompt") if name in numbers}
+    sums = {"a": sums_of(found.weights).tolist()}
+    if found.baseline is not None:
+        sums["a_prompt"] = sums_of(found.baseline).tolist()
     told = {"tokens": list(found.tokens), "pictures": pictures} | sums
     return head | {"object": "lookback.look"} | about | told
 
 
 def _map(found: Look, place: int) -> dict[str, Any]:
     """Of one picture: where its tokens are, and what each token of the response paid to each."""
-    from lookback.rounding import rounded
-
     picture = found.pictures[place]
     boxes = None if picture.boxes is None else _finite(picture.boxes.tolist())
     told = {"boxes": boxes, "weights": rounded(found.weights[:, picture.columns]).tolist()}

@@ -14,6 +14,7 @@ from lookback.scores.base import Scorer, get_scorer
 from lookback.server.errors import ApiError, invalid
 from lookback.server.schema import ChatRequest, ImagePart, Lookback, Message, Ranking, ScoreRequest
 from lookback.server.settings import Limits, Settings
+from lookback.signals import SIGNALS
 from lookback.steering.pruning import Pruning, pruning_of
 
 ROLES = {"developer": "system"}
@@ -124,8 +125,6 @@ def ask_for_ranking(engine: Engine, more: Ranking, settings: Settings) -> Ranked
 
 def signals_of(asked: bool | Sequence[str]) -> Sequence[str]:
     """The names of the signals that a request wants."""
-    from lookback.signals import SIGNALS
-
     if isinstance(asked, bool):
         return SIGNALS if asked else ()
     return [name for name in SIGNALS if name in asked]

@@ -103,9 +103,7 @@ class Desk:
             ApiError: the line is full (429), or the server ends (503).
         """
         if self.closed:
-            raise ApiError(
-                503, "the server is shutting down", code="shutting_down", headers=_retry(5)
-            )
+            raise _ending()
         if self.at_work >= self.places and self.waiting >= self.queue:
             wait = self.waiting * self.seconds / self.places
             raise ApiError(
@@ -150,7 +148,7 @@ class Desk:
             return await asyncio.shield(thread)
         except asyncio.CancelledError:
             give_up()
-            thread.add_done_callback(_seen)
+            thread.add_done_callback(seen)
             raise
 
     async def _place(self, who: Who) -> None:
@@ -184,17 +182,19 @@ class Desk:
         self.closed = True
         for place in self._line.all():
             if not place.done():
-                place.set_exception(
-                    ApiError(503, "the server is shutting down", code="shutting_down")
-                )
+                place.set_exception(_ending())
         self._line = Line()
         self._threads.shutdown(wait=False)
 
 
-def _seen(thread: asyncio.Future[Any]) -> None:
+def seen(thread: asyncio.Future[Any]) -> None:
     """Nobody waits for it: what it says at its end is not for anybody."""
     if not thread.cancelled():
         thread.exception()
+
+
+def _ending() -> ApiError:
+    return ApiError(503, "the server is shutting down", code="shutting_down", headers=_retry(5))
 
 
 def _retry(seconds: float) -> dict[str, str]:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 
 from lookback.limits import LimitError, one_line
 from lookback.registry import SettingError
+from lookback.server.log import LOG
 
 LONGEST = 600
 """Characters of a message."""
@@ -48,6 +50,10 @@ class ApiError(HTTPException):
         }
         return {"error": error}
 
+    def answer(self) -> JSONResponse:
+        """As it is sent."""
+        return JSONResponse(self.body(), self.status, self.headers)
+
 
 def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
     """The client's error: it asked for what there is not."""
@@ -70,3 +76,11 @@ def from_exception(error: Exception) -> ApiError:
     if isinstance(error, MemoryError):
         return ApiError(503, "out of memory: ask for less at once", code="out_of_memory")
     return ApiError(500, "the server failed; its log says why", code="internal_error")
+
+
+def tell(error: Exception, request: str) -> ApiError:
+    """`from_exception` for one request, by its id; what is the server's own fault is logged."""
+    told = from_exception(error)
+    if told.status >= 500 and not isinstance(error, ApiError):
+        LOG.error("%s failed", request, exc_info=error)
+    return told

@@ -9,6 +9,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from lookback.engines import Engine
 from lookback.server import explorer
+from lookback.server.documented import POSTED
 from lookback.server.settings import Settings
 
 HEADERS = {
@@ -38,15 +39,8 @@ def about(engine: Engine, settings: Settings) -> explorer.About:
     }
 
 
-def add_explorer(app: FastAPI, engine: Engine, settings: Settings, posted: list[Any]) -> None:
-    """Add its routes to the server's.
-
-    Args:
-        app: the server's.
-        engine: answers.
-        settings: what it was told at its start.
-        posted: what must hold for a body that is sent (FastAPI's dependencies).
-    """
+def add_explorer(app: FastAPI, engine: Engine, settings: Settings) -> None:
+    """Add its routes to the server's."""
     told = about(engine, settings)
     kept: list[str] = []
 
@@ -60,6 +54,6 @@ def add_explorer(app: FastAPI, engine: Engine, settings: Settings, posted: list[
     def drawn(seed: int) -> Response:
         return JSONResponse(explorer.scene_of(seed))
 
-    @app.post("/explorer/scene", include_in_schema=False, dependencies=posted)
+    @app.post("/explorer/scene", include_in_schema=False, dependencies=POSTED)
     def edited(body: Annotated[Any, Body()]) -> Response:
         return JSONResponse(explorer.scene_from(body))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -16,13 +15,13 @@ from typing import Any
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
 
-from lookback.server.errors import ApiError
+from lookback.hosting import host_name
+from lookback.server.errors import ApiError, tell
+from lookback.server.log import LOG
 from lookback.server.metrics import Metrics
 from lookback.server.settings import MIB, Settings
 
-LOG = logging.getLogger("lookback.server")
 OPEN = ("/", "/health", "/ready", "/docs", "/openapi.json", "/favicon.ico")
 """Paths that need no key."""
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
@@ -43,9 +42,7 @@ class Guard:
         paths: those that there are; others are counted as one.
     """
 
-    def __init__(
-        self, app: App, settings: Settings, metrics: Metrics, paths: Callable[[], set[str]]
-    ) -> None:
+    def __init__(self, app: App, settings: Settings, metrics: Metrics, paths: set[str]) -> None:
         self.app, self.settings, self.metrics, self.paths = app, settings, metrics, paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,20 +58,19 @@ class Guard:
             self._check(scope["path"], headers)
             body.check_length(headers.get("content-length"))
             # Beyond its own deadline a request has a little time to say so; and to be read.
-            async with asyncio.timeout(limits.seconds + limits.body_seconds):
+            async with asyncio.timeout(limits.seconds + limits.body_seconds) as whole:
                 await self.app(scope, body.receive, request.send)
-        except ApiError as error:
-            await self._answer(request, error)
-        except TimeoutError:
-            self.metrics.late.inc()
-            await self._answer(request, ApiError(504, "this took too long", code="deadline"))
+        except Exception as error:
+            if isinstance(error, TimeoutError) and whole.expired():
+                self.metrics.late.inc()
+                error = ApiError(504, "this took too long", code="deadline")
+            await self._answer(request, tell(error, request.id))
         finally:
             self._log(scope, request)
 
     def _check(self, path: str, headers: Headers) -> None:
-        name = re.sub(r":\d+$", "", headers.get("host", "")).strip("[]")
-        if self.settings.hosts is not None and name.lower() not in self.settings.hosts:
-            # Another site's page must not reach this server under a name of that site's own.
+        name = host_name(headers.get("host", ""))
+        if self.settings.hosts is not None and name not in self.settings.hosts:
             raise ApiError(403, f"this server is not {name[:60]!r}", code="host")
         if self.settings.api_key is not None and path not in OPEN:
             given = headers.get("authorization", "").removeprefix("Bearer ").strip()
@@ -89,12 +85,11 @@ class Guard:
     async def _answer(self, request: Request, error: ApiError) -> None:
         if request.status:  # its head is out: the connection breaks off
             return
-        answer = JSONResponse(error.body(), error.status, error.headers)
-        await answer(request.scope, _nothing, request.send)
+        await error.answer()(request.scope, _nothing, request.send)
 
     def _log(self, scope: Scope, request: Request) -> None:
         seconds = time.monotonic() - request.began
-        path = scope["path"] if scope["path"] in self.paths() else "other"
+        path = scope["path"] if scope["path"] in self.paths else "other"
         status = str(request.status or 499)
         self.metrics.requests.labels(path, status).inc()
         self.metrics.seconds.labels(path).observe(seconds)

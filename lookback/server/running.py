@@ -1,16 +1,14 @@
-"""The start and the end of a server: uvicorn, its signals, and a log without anybody's words."""
+"""The start and the end of a server: uvicorn, its socket, its signals."""
 
 from __future__ import annotations
 
-import logging
 import socket
-import sys
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
-from lookback.server.guard import LOG
+from lookback.hosting import cannot_serve
 from lookback.server.settings import Settings
 
 CONNECTIONS = 2000
@@ -39,7 +37,7 @@ def listen(host: str, port: int) -> socket.socket:
         found.bind((host, port))
         found.listen(1024)
     except (OSError, OverflowError) as error:
-        raise OSError(f"cannot serve at {host}:{port} ({error}): give another --port") from None
+        raise cannot_serve(host, port, error) from None
     found.set_inheritable(True)
     return found
 
@@ -64,16 +62,3 @@ def make_server(app: FastAPI, settings: Settings) -> Server:
         h11_max_incomplete_event_size=65536,
     )
     return Server(config)
-
-
-def start_log(quiet: bool = False) -> None:
-    """One line per request on stderr."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    LOG.handlers = [handler]
-    LOG.setLevel(logging.WARNING if quiet else logging.INFO)
-    LOG.propagate = False
-    for name in ("uvicorn", "uvicorn.error"):
-        logging.getLogger(name).handlers = [handler]
-        logging.getLogger(name).setLevel(logging.WARNING)
-        logging.getLogger(name).propagate = False

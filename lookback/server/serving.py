@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -12,15 +12,19 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 
 from lookback.engines import Engine
-from lookback.server.desk import Desk
-from lookback.server.errors import ApiError, from_exception
-from lookback.server.guard import LOG
+from lookback.server.asking import check_conversation, check_messages, read_messages
+from lookback.server.desk import Desk, seen
+from lookback.server.errors import ApiError, invalid, tell
+from lookback.server.log import LOG
 from lookback.server.metrics import Metrics
+from lookback.server.schema import Message
 from lookback.server.settings import Settings
 from lookback.server.streams import DONE, Result, Stream, event
 from lookback.server.work import Mailbox, Work
 
 T = TypeVar("T")
+NAMES = ("lookback", "default")
+"""What the model is called by those who do not care which it is."""
 READERS = 8
 """Threads that read images, some of which may have to be fetched."""
 GONE = 499
@@ -41,21 +45,51 @@ class Serving:
         self.engine, self.settings, self.desk, self.metrics = engine, settings, desk, metrics
         self._readers = ThreadPoolExecutor(READERS, "lookback-read")
 
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return self.settings.name or self.engine.name
+
+    def head(self, request: Request, prefix: str) -> dict[str, Any]:
+        """What the body of an answer begins with."""
+        name = f"{prefix}-{request.state.id}"
+        return {"id": name, "created": int(time.time()), "model": self.name}
+
+    def check_model(self, asked: str | None) -> None:
+        """Let pass who asks for the model that is here.
+
+        Raises:
+            ApiError: it is another.
+        """
+        if asked not in (None, self.name, *NAMES):
+            words = f"no model {asked!r:.80} here: there is {self.name!r}"
+            raise ApiError(404, words, "model", "model_not_found")
+
     def work(self) -> Work:
         """A piece of work that can be given up."""
         return Work(self.engine)
 
-    async def read(self, call: Callable[[], T]) -> T:
-        """Read images in a thread, beside the engine's work.
+    async def read(
+        self, request: Request, messages: Sequence[Message], source: Any
+    ) -> list[dict[str, Any]]:
+        """The messages with their images, once all that can be checked at once was.
+
+        Images are read in a thread, beside the engine's work: some may have to be fetched.
 
         Raises:
-            ApiError: they cannot be read.
+            ApiError: they cannot be read or answered, or there is no room.
         """
+        check_messages(messages, self.settings)
+        self.desk.check_room()
         loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._readers, lambda: read_messages(messages))
         try:
-            return await loop.run_in_executor(self._readers, call)
-        except Exception as error:
-            raise from_exception(error) from error
+            question = check_conversation(found, source)
+        except ValueError as error:
+            raise invalid(str(error), "messages") from None
+        if self.settings.log_text:
+            LOG.info("%s asks: %r", request.state.id, question)
+        return found
 
     async def answer(
         self, request: Request, user: str | None, work: Work, call: Callable[[], T]
@@ -83,7 +117,7 @@ class Serving:
         finally:
             gone.cancel()
             task.cancel()
-            task.add_done_callback(_seen)
+            task.add_done_callback(seen)
 
     def stream(
         self,
@@ -120,16 +154,13 @@ class Serving:
                     raise
                 yield event(watch.result().body())
             except Exception as error:
-                told = from_exception(error)
-                if told.status >= 500:
-                    LOG.error("%s failed", request.state.id, exc_info=error)
-                yield event(told.body())
+                yield event(tell(error, request.state.id).body())
             else:
                 yield DONE
             finally:
                 watch.cancel()
                 task.cancel()
-                task.add_done_callback(_seen)
+                task.add_done_callback(seen)
 
         return StreamingResponse(
             lines(),
@@ -178,9 +209,3 @@ async def _gone(request: Request) -> None:
     """Until the client goes away."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _seen(task: asyncio.Task[Any]) -> None:
-    """Nobody waits for it: what it says at its end is not for anybody."""
-    if not task.cancelled():
-        task.exception()

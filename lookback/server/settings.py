@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from lookback.hosting import LOCAL
+
 MIB = 2**20
-LOCAL = ("127.0.0.1", "localhost", "::1")
-"""What this very machine is called."""
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,6 @@ class Stream:
         self.draw, self.watch = draw, watch
         self.include_usage = include_usage
         self._last: dict[int, Candidate] = {}
-        self._sent: dict[int, int] = {}
         self.live = Live(self) if draw.best_of == 1 else None
 
     async def events(
@@ -102,14 +101,10 @@ class Stream:
         lines = []
         for one in new:
             before = self._last.get(one.index)
-            start = min(self._sent.get(one.index, 0), len(one.tokens))
-            if (
-                before is None
-                or before.finish != one.finish
-                or len(one.tokens) != len(before.tokens)
-            ):
-                lines.append(news(one, start, SIGNALS))
-            self._last[one.index], self._sent[one.index] = one, len(one.tokens)
+            known = 0 if before is None else len(before.tokens)
+            if before is None or (before.finish, known) != (one.finish, len(one.tokens)):
+                lines.append(news(one, min(known, len(one.tokens)), SIGNALS))
+            self._last[one.index] = one
         return lines
 
     def _progress(self, new: Sequence[Candidate]) -> dict[str, Any]:
@@ -158,13 +153,12 @@ class Stream:
 class Live:
     """The one candidate of a stream, whose words go out as they come.
 
-    What may yet change is held back: a character that is not whole, and the beginning of a text at
-    which the response would stop.
+    Engines hold back what may become a stop text (`listening`); here it is the character that is
+    not whole yet.
     """
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self.stops: Sequence[str] = stream.draw.sampling["stop"]
         self._opened = False
         self._text = ""
         self._tokens = 0
@@ -175,7 +169,7 @@ class Live:
             yield comment({"event": "writing"})
         for one in new:
             if one.finish == WRITING:
-                safe = held_back(one.text, self.stops)
+                safe = one.text.removesuffix("\ufffd")
                 yield from self._tell(one, safe, len(one.tokens) if safe == one.text else None)
 
     def rest(self, one: Candidate) -> Iterator[str]:
@@ -204,17 +198,6 @@ class Live:
                 more["logprobs"] = logprobs(one, start)
         self._text = text if delta else self._text
         yield self.stream.chunk(0, {"content": delta}, **more)
-
-
-def held_back(text: str, stops: Sequence[str]) -> str:
-    """The text without what may yet change: see `Live`."""
-    text = text.removesuffix("\ufffd")
-    longest = 0
-    for stop in stops:
-        for length in range(1, len(stop)):
-            if text.endswith(stop[:length]):
-                longest = max(longest, length)
-    return text[: len(text) - longest] if longest else text
 
 
 def words_of(one: Candidate) -> list[str]:

@@ -11,6 +11,7 @@ from lookback.engines import Engine
 from lookback.engines.listening import Listener
 from lookback.look import Look
 from lookback.server.asking import Draw, Ranked
+from lookback.server.schema import LookRequest
 from lookback.signals import Candidate, Candidates
 
 HEARD = 0.1
@@ -50,7 +51,7 @@ class Work:
             raise GivenUp
 
     def draw(
-        self, messages: Sequence[Any], draw: Draw, told: Mailbox | None
+        self, messages: Sequence[Any], draw: Draw, told: Mailbox | None = None
     ) -> tuple[Candidates, list[Candidate]]:
         """Candidates, and the same ranked.
 
@@ -85,11 +86,17 @@ class Work:
         self.check()
         return found, found.rank(ranked.scorer.name, **ranked.params)
 
-    def look(self, messages: Sequence[Any], response: Any, source: Any, **settings: Any) -> Look:
+    def look(self, messages: Sequence[Any], asked: LookRequest) -> Look:
         """Where a response looked."""
         self.check()
+        layers = asked.layers
         return self.engine.look(
-            messages=messages, response=response, source=source, progress=self.check, **settings
+            messages=messages,
+            response=asked.response,
+            source=asked.source,
+            layers=None if layers is None else (layers[0], layers[1]),
+            relative_to=asked.relative_to,
+            progress=self.check,
         )
 
 

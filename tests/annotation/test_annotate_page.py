@@ -76,7 +76,7 @@ def show(browser, tmp_path):
     console, requests = logs(browser)
     assert console == []
     assert requests, "the log of requests does not work"
-    allowed = (*opened, "data:", "blob:")
+    allowed = (*opened, "blob:")
     assert [url for url in requests if not url.startswith(allowed)] == []
     emulate(browser)
 

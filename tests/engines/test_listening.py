@@ -12,7 +12,7 @@ from lookback.engines.listening import Listener
 from lookback.engines.transformers import telling as telling_file
 from lookback.engines.transformers.continuations import Continuation, Likeliest
 from lookback.engines.transformers.logits import likeliest, token_stats
-from lookback.engines.transformers.prompts import MOST_SPELLED, IdText
+from lookback.engines.transformers.spelling import MOST_SPELLED, IdText
 from lookback.engines.transformers.stops import StopTexts
 from lookback.engines.transformers.telling import Telling
 from lookback.signals import WRITING, Candidate, Signals, Top

@@ -175,7 +175,7 @@ def test_pages_fit_small_screens_and_go_dark(browser, pages, tmp_path):
         assert len(colors) == 2
         console, requests = logs(browser)
         assert console == []
-        assert {url.partition(":")[0] for url in requests} == {"file", "data"}
+        assert {url.partition(":")[0] for url in requests} == {"file"}
 
 
 def test_html_is_made_in_templates_alone():

@@ -84,7 +84,7 @@ def opened(browser, page):
     yield browser
     console, requests = logs(browser)
     assert console == []
-    assert [u for u in requests if not u.startswith((page, "data:image/", "about:blank"))] == []
+    assert [u for u in requests if not u.startswith((page, "about:blank"))] == []
 
 
 def decoded(browser):

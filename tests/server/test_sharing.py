@@ -168,7 +168,7 @@ def test_ready_and_health(engine):
 
 
 def test_nothing_that_is_asked_is_logged(engine, caplog):
-    from lookback.server.guard import LOG
+    from lookback.server.log import LOG
 
     engine.go.set()
     LOG.propagate = True

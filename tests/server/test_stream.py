@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from server.serving import asked, chat, embedded, plain
 
-from lookback.server.streams import held_back, words_of
+from lookback.server.streams import words_of
 from lookback.signals import SIGNALS, Candidate, Signals
 
 DRAW = {"seed": 7, "temperature": 1.0, "top_p": 0.9, "max_tokens": 24}
@@ -119,22 +119,6 @@ def test_stop_texts_do_not_go_out(client):
         text = joined(chunks)[0]
         assert text == whole["choices"][0]["message"]["content"]
         assert " picture" not in text
-
-
-@pytest.mark.parametrize(
-    ("text", "stops", "safe"),
-    [
-        ("hello", [], "hello"),
-        ("hello\ufffd", [], "hello"),
-        ("hello wo", [" world"], "hello"),
-        ("hello", ["lo!"], "hel"),
-        ("ab", ["abc", "b!"], ""),
-        ("hello world", ["worlds"], "hello "),
-        ("", ["a"], ""),
-    ],
-)
-def test_what_may_yet_change_is_held_back(text, stops, safe):
-    assert held_back(text, stops) == safe
 
 
 @pytest.mark.parametrize(

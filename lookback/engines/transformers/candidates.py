@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lookback.engines.transformers.continuations import Continuation
-from lookback.engines.transformers.prompts import IdText, Prompter
+from lookback.engines.transformers.spelling import IdText, Spelling
 from lookback.signals import SIGNALS, Asked, Candidate, Candidates, Signals, Top
 
 if TYPE_CHECKING:
     from lookback.conversations import Conversation, SourceLike
     from lookback.engines import Engine, Response
+    from lookback.engines.transformers.prompts import Prompter
 
 
 def response_ids(
@@ -44,7 +45,7 @@ def response_ids(
 
 def make_candidates(
     engine: Engine,
-    prompter: Prompter,
+    prompter: Spelling,
     conversation: Conversation,
     source: SourceLike,
     prompt_ids: list[int],
@@ -82,7 +83,7 @@ def make_candidates(
 
 
 def make_candidate(
-    prompter: Prompter | IdText,
+    prompter: Spelling | IdText,
     prompt_ids: list[int],
     i: int,
     one: Continuation,
@@ -100,7 +101,7 @@ def make_candidate(
     return Candidate(i, text, signals, one.finish, None, one.parent, one.forked_at)
 
 
-def _top(prompter: Prompter | IdText, prompt_ids: list[int], one: Continuation) -> Top | None:
+def _top(prompter: Spelling | IdText, prompt_ids: list[int], one: Continuation) -> Top | None:
     """The likeliest tokens of each step, each with its text where it would have stood."""
     if one.top is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from lookback.engines.transformers.candidates import make_candidate
@@ -14,22 +14,9 @@ from lookback.steering.search import Search
 
 if TYPE_CHECKING:
     from lookback.conversations import Conversation, SourceLike
-    from lookback.engines import Progress
-    from lookback.engines.listening import Listener
-    from lookback.engines.sampling import Draw
+    from lookback.engines.sampling import Draw, Wish
     from lookback.engines.transformers.engine import TransformersEngine
     from lookback.steering.pruning import Pruning
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What is to be kept and told of a draw, as `Engine.sample` takes it."""
-
-    keep_end: bool = False
-    by_layer: bool = False
-    top_log_probs: int = 0
-    listen: Listener | None = None
-    progress: Progress | None = None
 
 
 def draw_candidates(

@@ -22,12 +22,12 @@ from lookback.engines import (
     check_rows,
     check_sampling,
 )
-from lookback.engines.sampling import check_top, check_whole, draw_of
+from lookback.engines.sampling import Wish, check_top, check_whole, draw_of
 from lookback.engines.transformers.answering import answer
 from lookback.engines.transformers.candidates import make_candidates, response_ids
 from lookback.engines.transformers.continuations import Continuation
 from lookback.engines.transformers.decoder import Decoder
-from lookback.engines.transformers.drawing import Wish, draw_candidates
+from lookback.engines.transformers.drawing import draw_candidates
 from lookback.engines.transformers.prefix import Prefix
 from lookback.engines.transformers.prefixes import BYTES, Prefixes
 from lookback.engines.transformers.prompts import Prompter

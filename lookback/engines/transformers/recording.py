@@ -31,7 +31,8 @@ from lookback.engines.transformers.continuations import Continuation
 from lookback.engines.transformers.engine import TransformersEngine
 from lookback.engines.transformers.generation import Generation
 from lookback.engines.transformers.loading import load_processor
-from lookback.engines.transformers.prompts import IdText, Prompter
+from lookback.engines.transformers.prompts import Prompter
+from lookback.engines.transformers.spelling import IdText
 from lookback.engines.transformers.support import (
     attention_layers,
     check_supported,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from lookback.engines.transformers.continuations import Continuation
-from lookback.engines.transformers.prompts import Prompter
+from lookback.engines.transformers.spelling import Spelling
 
 
 class StopTexts:
@@ -23,7 +23,7 @@ class StopTexts:
         ValueError: an empty one.
     """
 
-    def __init__(self, prompter: Prompter, prompt_ids: list[int], texts: Sequence[str]) -> None:
+    def __init__(self, prompter: Spelling, prompt_ids: list[int], texts: Sequence[str]) -> None:
         if "" in texts:
             raise ValueError("a stop text must not be empty")
         self.texts = list(texts)

@@ -16,8 +16,7 @@ from lookback.engines.contract import (
     Progress,
     UnsupportedModelError,
 )
-from lookback.engines.sampling import Draw, check_sampling, check_top, draw_of
-from lookback.engines.transformers.drawing import Wish
+from lookback.engines.sampling import Draw, Wish, check_sampling, check_top, draw_of
 from lookback.engines.transformers.prompts import Prompter
 from lookback.engines.transformers.support import fingerprint, first_end_tokens
 from lookback.engines.vllm.calling import Calls, CoroutineCalls

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from lookback.engines.sampling import Wish
 from lookback.engines.transformers.candidates import make_candidate, make_candidates
 from lookback.engines.transformers.continuations import Continuation, tokens_drawn
-from lookback.engines.transformers.drawing import Wish
 from lookback.engines.transformers.stops import StopTexts
 from lookback.engines.transformers.telling import Telling
 from lookback.engines.vllm.answers import blinded, checked, continuation
@@ -46,7 +46,7 @@ class Question:
     source: SourceLike
     draw: Draw
     rule: Pruning | None = None
-    wish: Wish = Wish()  # noqa: RUF009 - it cannot be changed
+    wish: Wish = field(default_factory=Wish)
     calls: Calls | None = None
 
     async def answer(self) -> Candidates:

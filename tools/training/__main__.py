@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from lookback.embedded import CLIP, LVLM
@@ -19,9 +20,10 @@ def main() -> None:
     parser.add_argument("--clip", type=Path, default=CLIP, help="where the dual encoder goes")
     parser.add_argument("--processes", type=int, default=2, help="of one thread each")
     parser.add_argument("--tiny", action="store_true", help="seconds instead of an hour; useless")
+    parser.add_argument("--seed", type=int, default=FULL.seed, help="weights and scenes")
     given = parser.parse_args()
     start = time.monotonic()
-    recipe = TINY if given.tiny else FULL
+    recipe = replace(TINY if given.tiny else FULL, seed=given.seed)
     train_and_export(recipe, given.folder, given.lvlm, given.clip, given.processes)
     print(f"{(time.monotonic() - start) / 60:.1f} minutes: {given.lvlm} and {given.clip}")
 

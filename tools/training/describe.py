@@ -83,7 +83,7 @@ class Style:
 
 
 BRIEF = Style(all=0.6, color=0.8, size=0.25, place=0.3, remark=0.2)
-DETAILED = Style(all=0.95, color=0.95, size=0.5, place=0.5, remark=0.5)
+DETAILED = Style(all=0.95, color=0.95, size=0.8, place=0.5, remark=0.5)
 
 
 class _Writer:

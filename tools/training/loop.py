@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from tools.training.optimizers import make_optimizers
 from tools.training.recipe import Stage
 
 CLIP_NORM = 1.0
@@ -34,6 +35,8 @@ class Trainer:
         rank, world: which process this is, of how many.
         say: prints a line, in the first process.
         made_of: what decides what comes out; checkpoints of anything else are refused.
+        muon: the learning rate of matrices, as a multiple of that of the rest.
+        scenes: how many training scenes are used up: those of the stages before.
     """
 
     folder: Path
@@ -42,7 +45,8 @@ class Trainer:
     world: int
     say: Callable[[str], None]
     made_of: str = ""
-    scenes: int = 0  # how many training scenes the stages before have used
+    muon: float = 1.0
+    scenes: int = 0
 
     def run(
         self,
@@ -63,26 +67,25 @@ class Trainer:
             parameter.requires_grad_(False)
         for module, _ in groups:
             module.requires_grad_(True)
-        optimizer = torch.optim.AdamW(
-            [{"params": list(module.parameters()), "share": share} for module, share in groups],
-            betas=(0.9, 0.98),
-            weight_decay=0.01,
-        )
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        first, start = self._restore(name, optimizer), self.scenes
+        optimizers = make_optimizers(groups, self.muon)
+        parts = [group for optimizer in optimizers for group in optimizer.param_groups]
+        parameters = [p for group in parts for p in group["params"]]
+        first, start = self._restore(name, optimizers), self.scenes
         self.scenes += stage.steps * stage.batch * self.world
         began = saved = told = time.monotonic()
         mean = math.nan
         for step in range(first, stage.steps):
-            for group in optimizer.param_groups:
+            for group in parts:
                 group["lr"] = group["share"] * learning_rate(stage, step)
             place = start + (step * self.world + self.rank) * stage.batch
-            optimizer.zero_grad(set_to_none=True)
+            for parameter in parameters:
+                parameter.grad = None
             result = loss(step, range(place, place + stage.batch))
             result.backward()
             self._share_gradients(parameters)
             nn.utils.clip_grad_norm_(parameters, CLIP_NORM)
-            optimizer.step()
+            for optimizer in optimizers:
+                optimizer.step()
             value = float(result.detach())
             mean = value if math.isnan(mean) else 0.98 * mean + 0.02 * value
             now = time.monotonic()
@@ -94,9 +97,9 @@ class Trainer:
                 )
                 told = now
             if now - saved > SAVE_EVERY:
-                self._save(name, step + 1, optimizer)
+                self._save(name, step + 1, optimizers)
                 saved = now
-        self._save(name, stage.steps, optimizer)
+        self._save(name, stage.steps, optimizers)
 
     def _share_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """Every process gets the mean of all gradients; one message for all parameters."""
@@ -114,20 +117,20 @@ class Trainer:
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.pt"
 
-    def _save(self, name: str, step: int, optimizer: Any) -> None:
+    def _save(self, name: str, step: int, optimizers: Sequence[Any]) -> None:
         if self.rank:
             return
         state = {
             "step": step,
             "made_of": self.made_of,
             "modules": self.modules.state_dict(),
-            "optimizer": optimizer.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in optimizers],
         }
         partial = self._path(name).with_suffix(".partial")
         torch.save(state, partial)
         os.replace(partial, self._path(name))
 
-    def _restore(self, name: str, optimizer: Any) -> int:
+    def _restore(self, name: str, optimizers: Sequence[Any]) -> int:
         """Load the stage's checkpoint, if there is one, in all processes; the step to go on at."""
         if not self._path(name).exists():
             return 0
@@ -138,7 +141,8 @@ class Trainer:
                 "to begin anew"
             )
         self.modules.load_state_dict(state["modules"])
-        optimizer.load_state_dict(state["optimizer"])
+        for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
         step: int = state["step"]
         if self.world > 1:
             dist.barrier()  # nobody writes the next checkpoint before all have read this one

@@ -20,7 +20,7 @@ from tools.training.batches import (
     patch_facts,
 )
 from tools.training.describe import BRIEF, describe
-from tools.training.models import ASSISTANT, CLIP_LENGTH
+from tools.training.models import CLIP_LENGTH
 from tools.training.texts import (
     reasoned_texts,
     training_rng,
@@ -72,10 +72,9 @@ def answer_loss(model: Any, packed: Packed, pictures: Tensor | None, weights: Te
     return (losses * counts).sum() / counts.sum()
 
 
-def token_weights(tokenizer: Any, opening: float, verdict: float) -> Tensor:
-    """Weights for `answer_loss`: of an answer's first token, and of the verdict after "so"."""
+def token_weights(tokenizer: Any, verdict: float) -> Tensor:
+    """Weights for `answer_loss`: of the verdict after "so"; everything else counts once."""
     weights = torch.ones(len(tokenizer))
-    weights[tokenizer.convert_tokens_to_ids(ASSISTANT)] = opening
     (so,) = tokenizer(" so", add_special_tokens=False)["input_ids"]
     weights[so] = verdict
     return weights

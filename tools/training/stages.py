@@ -26,6 +26,9 @@ from tools.training.models import make_clip, make_lvlm
 from tools.training.recipe import Recipe, Stage
 from tools.training.texts import training_scene
 
+SCENES = 200_000
+"""More than a training uses: another seed has other scenes, too; there are enough for five."""
+
 
 def train(
     recipe: Recipe, tokenizer: Any, folder: Path, rank: int = 0, world: int = 1
@@ -57,10 +60,12 @@ def train(
         world,
         say=lambda line: None if rank else print(line, flush=True),
         made_of=fingerprint(recipe, tokenizer),
+        muon=recipe.muon,
+        scenes=recipe.seed * SCENES,
     )
 
-    weights = token_weights(tokenizer, recipe.opening, recipe.verdict)
-    on_verdict = token_weights(tokenizer, recipe.opening, recipe.logic_verdict)
+    weights = token_weights(tokenizer, recipe.verdict)
+    on_verdict = token_weights(tokenizer, recipe.logic_verdict)
 
     def answers(blind_share: float, step: int, indices: Any) -> Tensor:
         # A fixed pattern of blind steps, spread evenly and the same in every process.

@@ -35,16 +35,16 @@ P_DETAILED = 0.5
 # How often a question is of each kind. To compare what is asked with what is seen takes a small
 # model longest to learn, then places: hence so many of them.
 KIND_WEIGHTS = {
-    "where": 0.12,
-    "what": 0.12,
-    "color": 0.10,
-    "exists": 0.22,
-    "is_color": 0.14,
+    "where": 0.16,
+    "what": 0.16,
+    "color": 0.12,
+    "exists": 0.18,
+    "is_color": 0.12,
     "is_at": 0.12,
-    "count": 0.06,
+    "count": 0.05,
     "size": 0.03,
-    "is_count": 0.06,
-    "is_related": 0.03,
+    "is_count": 0.04,
+    "is_related": 0.02,
 }
 P_ABSENT = 0.08  # a question about a thing that is not there
 P_REASONED = 0.6  # an answer to a yes/no question says first what is seen

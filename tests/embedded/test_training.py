@@ -1,6 +1,7 @@
 """The training: packed texts equal the processor's, the loss falls, a stopped run goes on."""
 
 import copy
+import re
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from tools.training.export import export_clip, export_lvlm
 from tools.training.loop import FLOOR, Trainer, learning_rate
 from tools.training.losses import answer_loss, clip_texts, pack_texts, token_weights
 from tools.training.models import make_lvlm, make_processor, make_tokenizer
+from tools.training.optimizers import make_optimizers
 from tools.training.recipe import TINY, VISION_TOKENS, Stage
 from tools.training.stages import train
 from tools.training.texts import training_scene
@@ -86,6 +88,24 @@ def test_patches_are_labelled_by_what_covers_them():
     assert cup.sum() > key.sum() >= 1
     assert set(labels[cup][:, 1].tolist()) == {list(COLORS).index("blue") + 1}
     assert (labels[~(cup | key)] == 0).all()
+
+
+def test_matrices_go_to_muon_but_for_queries_and_keys(tokenizer):
+    """Each weight to one optimizer; embeddings, norms and biases stay with AdamW."""
+    model = make_lvlm(TINY, tokenizer)
+    language, tower = model.model.language_model, model.model.vision_tower
+    muon, adam = make_optimizers([(language, 1.0), (tower, 0.3)], muon=3.0)
+    names = {id(p): name for name, p in model.named_parameters()}
+    found = [
+        [names[id(p)] for group in optimizer.param_groups for p in group["params"]]
+        for optimizer in (muon, adam)
+    ]
+    trained = [*language.parameters(), *tower.parameters()]
+    assert sorted(found[0] + found[1]) == sorted(names[id(p)] for p in trained)
+    matrix = re.compile(r"(v_proj|o_proj|out_proj|gate_proj|up_proj|down_proj|fc1|fc2)\.weight$")
+    assert set(found[0]) == {name for name in found[0] + found[1] if matrix.search(name)}
+    assert [group["share"] for group in muon.param_groups] == pytest.approx([3.0, 0.9])
+    assert [group["share"] for group in adam.param_groups] == [1.0, 0.3]
 
 
 def test_the_learning_rate_rises_and_falls():
@@ -170,11 +190,11 @@ def test_exported_folders_are_ordinary_transformers(tokenizer, trained, tmp_path
     assert clip.get_text_features(**texts).pooler_output.shape[0] == 2
 
 
-def test_openings_and_verdicts_count_more(tokenizer, trained):
+def test_verdicts_count_more(tokenizer, trained):
     """The weighted mean, token by token."""
     packer = Packer(tokenizer)
     packed = packer.pack([[("Is the cup red?", "Blue, so no."), ("Where is it?", "There.")]], True)
-    weights = token_weights(tokenizer, opening=3.0, verdict=7.0)
+    weights = token_weights(tokenizer, verdict=7.0)
     ids, labels = packed.input_ids[0], packed.labels[0]
     with torch.no_grad():
         inputs = {k: v for k, v in packed._asdict().items() if k != "labels"}
@@ -186,12 +206,12 @@ def test_openings_and_verdicts_count_more(tokenizer, trained):
     for t in range(1, len(ids)):
         if labels[t] < 0:
             continue
-        weight = {"ASSISTANT:": 3.0, " so": 7.0}.get(words[t - 1], 1.0)
+        weight = 7.0 if words[t - 1] == " so" else 1.0
         seen.append((words[t], weight))
         total -= weight * float(log_p[t - 1, labels[t]])
         count += weight
     assert ("no", 7.0) in [(word.strip(), weight) for word, weight in seen]
-    assert [weight for _, weight in seen].count(3.0) == 2
+    assert [weight for _, weight in seen].count(7.0) == 1
     assert loss == pytest.approx(total / count, rel=1e-4)
 
 

@@ -68,9 +68,9 @@ class Trainer:
         for module, _ in groups:
             module.requires_grad_(True)
         optimizers = make_optimizers(groups, self.muon)
+        first, start = self._restore(name, optimizers), self.scenes
         parts = [group for optimizer in optimizers for group in optimizer.param_groups]
         parameters = [p for group in parts for p in group["params"]]
-        first, start = self._restore(name, optimizers), self.scenes
         self.scenes += stage.steps * stage.batch * self.world
         began = saved = told = time.monotonic()
         mean = math.nan

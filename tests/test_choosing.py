@@ -12,8 +12,9 @@ from lookback.studies.shared.selection import bootstrap_means, interval, outcome
 from tools import choosing
 
 DOCS = Path(__file__).parents[1] / "docs"
-BLOCK = choosing.BLOCK.search((DOCS / "choosing.md").read_text(encoding="utf-8"))[0]
-REPRODUCTION = (DOCS / "reproduction.md").read_text(encoding="utf-8")
+CHOOSING, REPRODUCTION = (
+    (DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("choosing", "reproduction")
+)
 
 
 def cells(text):
@@ -22,8 +23,11 @@ def cells(text):
     ]
 
 
-def block(name):
-    return re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", REPRODUCTION, re.DOTALL)[1]
+def block(name, text=REPRODUCTION):
+    return re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.DOTALL)[1]
+
+
+BLOCK = block("choosing", CHOOSING)
 
 
 def test_the_page_says_what_the_reproduction_says():

@@ -12,7 +12,8 @@ DOC = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
 
 def test_every_study_has_its_place():
     shown = re.findall(r"<!-- ([a-z-]+) -->\n(.*?)<!-- /\1 -->", DOC, flags=re.DOTALL)
-    studies = [name for name, _ in shown if name != "search"]  # that one is of tools/budget.py
+    others = ("search", "trainings")  # of tools/budget.py and tools/trainings.py
+    studies = [name for name, _ in shown if name not in others]
     assert studies == [name for name in STUDIES.names() if name != "tokens"]
     assert all("|---|" in table for _, table in shown)
     for figure in re.findall(r"\((reproduction/[a-z-]+\.png)\)", DOC):
@@ -58,9 +59,18 @@ def test_what_is_run(tmp_path, monkeypatch):
     monkeypatch.setattr(reproduce, "lookback", lambda *arguments: said.append(arguments))
     reproduce.make_runs(tmp_path, 7, 2)
     assert len(said) == 4 * 5  # the tasks: own, two controls, two more seeds
+
     texts = [" ".join(arguments) for arguments in said]
     assert sum("--image random" in text for text in texts) == 4
     assert sum("--seed 123" in text and "-n 5" in text for text in texts) == 4
     assert all("--limit 7" in text for text in texts if "--benchmark" in text)
     assert sum("usc@25" in text and "judge@5" in text for text in texts) == 4
     assert sum("--by-layer" in text for text in texts) == 4
+
+
+def test_what_is_run_with_another_training(tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(reproduce, "lookback", lambda *arguments: said.append(" ".join(arguments)))
+    reproduce.make_runs(tmp_path, 7, 2, tmp_path / "other")
+    assert len(said) == 4 * 2  # own, and log p without the image: all that the main table needs
+    assert all(f"--model {tmp_path / 'other'}" in text for text in said)

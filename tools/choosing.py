@@ -5,7 +5,6 @@ Without --write the table is printed.
 """
 
 import argparse
-import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from lookback.studies import Runs, get_study
 from lookback.studies.shared.base import title
 from lookback.studies.shared.methods import in_order, other_methods, paper_methods
 from lookback.studies.shared.selection import bootstrap_means, has_scores, interval, outcome
+from tools import blocks
 
 KINDS = {
     "scenes-vqa": "short answers",
@@ -22,7 +22,6 @@ KINDS = {
     "scenes-pairs": "yes or no, to look-alikes",
     "scenes-amber": "long descriptions",
 }
-BLOCK = re.compile(r"<!-- choosing -->\n.*?<!-- /choosing -->", re.DOTALL)
 
 
 class Choice(NamedTuple):
@@ -112,12 +111,8 @@ def text_of(found: list[Choice]) -> str:
 
 
 def write(runs: Path, doc: Path) -> None:
-    """Put a new block in the place of the old one."""
-    block = f"<!-- choosing -->\n{text_of(choices(Runs(open_runs([runs]))))}<!-- /choosing -->"
-    old = doc.read_text(encoding="utf-8")
-    if not BLOCK.search(old):
-        raise ValueError(f"{doc} has no block between <!-- choosing --> and <!-- /choosing -->")
-    doc.write_text(BLOCK.sub(lambda _: block, old), encoding="utf-8")
+    """Put a new table in the place of the old one."""
+    blocks.put(doc, "choosing", text_of(choices(Runs(open_runs([runs])))))
 
 
 def main() -> None:

@@ -22,17 +22,20 @@ from lookback.runs.plan import Plan
 from lookback.runs.start import start
 from lookback.scores.formula import ALPHAS, LAMBDAS
 from lookback.studies.shared.selection import bootstrap_means, interval, outcome, sweep
+from lookback.studies.shared.speech import SETS, find_words, z_scores
+from lookback.studies.shared.words import sample_responses, word_means
 
 BUDGETS = (5, 25)
 
 
-def make_runs(split: str, items: int, folder: Path) -> dict[str, Run]:
+def make_runs(split: str, items: int, folder: Path, model: Path = LVLM) -> dict[str, Run]:
     """25 answers each to the first items of a split, two processes, a run per task."""
+    name = None if model == LVLM else str(model)
     found = {}
     with Progress(transient=True) as bar:
         for task in GENERATED:
             line = bar.add_task(f"{task} {split}", total=None)
-            plan = Plan(benchmark=task, split=split, limit=items, max_new_tokens=120)
+            plan = Plan(task, model=name, split=split, limit=items, max_new_tokens=120)
 
             def show(done: int, total: int, line: TaskID = line) -> None:
                 bar.update(line, completed=done, total=total)
@@ -93,7 +96,22 @@ def length_correlation(run: Run) -> float:
     return round(float(np.mean(found)), 2)
 
 
-def retrieval(count: int = 200) -> dict[str, float]:
+def observation(runs: dict[str, Run]) -> dict[str, dict[str, float]]:
+    """What the training is chosen by: how far apart A_t keeps words that show and words that join.
+
+    And how good answers are at random, and the best of each item's.
+    """
+    found = {}
+    for task, run in runs.items():
+        words = find_words(run, sample_responses(np.flatnonzero(run.lengths > 0), 2000))
+        a = word_means(z_scores(run.signal("visual_lookback")[words.tokens]), words.ranges)
+        zs = {name: float(a[words.within(tags)].mean()) for name, tags in SETS.items()}
+        ends = {m: 100 * float(outcome(run, m, run.n).mean()) for m in ("random", "oracle")}
+        found[task] = {name: round(value, 2) for name, value in (zs | ends).items()}
+    return found
+
+
+def retrieval(clip: str, count: int = 200) -> dict[str, float]:
     """How often the dual encoder finds a held-out picture's description among so many, and back."""
     from lookback.benchmarks.scenes.chance import TEXT, generator
     from lookback.benchmarks.scenes.render import render
@@ -102,7 +120,7 @@ def retrieval(count: int = 200) -> dict[str, float]:
     from lookback.engines.dual_encoder import DualEncoder
     from tools.training.describe import BRIEF, describe
 
-    encoder = DualEncoder.load("embedded")
+    encoder = DualEncoder.load(clip)
     seeds = [scene_seed("test", "scenes-caption", i) for i in range(count)]
     scenes = [sample_scene(seed) for seed in seeds]
     texts = [
@@ -125,21 +143,24 @@ def main() -> None:
     parser.add_argument("--tune", type=int, default=150, help="items per task to choose on")
     parser.add_argument("--test", type=int, default=250, help="items per task to describe")
     parser.add_argument("--out", type=Path, default=Path("build/embedded-runs"))
+    parser.add_argument("--model", type=Path, default=LVLM, help="another training of it")
     parser.add_argument("--write", action="store_true", help="the chosen setting, to the model")
     given = parser.parse_args()
-    folder = given.out / str(fingerprint(LVLM))
-    tuned = tune(make_runs("tune", given.tune, folder))
-    test = make_runs("test", given.test, folder)
+    folder = given.out / str(fingerprint(given.model))
+    path = given.model / "config.json"
+    config = json.loads(path.read_text())
+    held = make_runs("tune", given.tune, folder, given.model)
+    tuned = tune(held)
+    test = make_runs("test", given.test, folder, given.model)
     report = {
         "tune": tuned,
+        "observation on tune": observation(held),
         "right": right(test),
         "A and length": {task: length_correlation(run) for task, run in test.items()},
-        "retrieval": retrieval(),
+        "retrieval": retrieval(config["lookback"]["clip"]),
     }
     print(json.dumps(report, indent=1))
     if given.write:
-        path = LVLM / "config.json"
-        config = json.loads(path.read_text())
         config["lookback"] |= {name: tuned[name] for name in ("alpha", "lam")}
         path.write_text(json.dumps(config, indent=2) + "\n")
 

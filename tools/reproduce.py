@@ -6,6 +6,9 @@ Stopped at any point, the same command goes on where it was. With --docs the tab
 docs/reproduction.md, and the figures beside it, are replaced by the new ones, and the numbers that
 the demo tells (lookback/demo/measured.json) and the table of docs/choosing.md with them; the words
 stay.
+
+With --model FOLDER, another training of the embedded model: only the runs that the main table
+needs, which `tools.trainings` puts beside those of the shipped one.
 """
 
 import argparse
@@ -34,17 +37,18 @@ def lookback(*arguments: str) -> None:
         sys.exit(status)
 
 
-def make_runs(out: Path, items: int, workers: int) -> None:
-    """All runs of all tasks."""
+def make_runs(out: Path, items: int, workers: int, model: Path | None = None) -> None:
+    """All runs of all tasks; of another model those of the main table."""
     shared = ["--limit", str(items), "--workers", str(workers)]
+    shared += ["--model", str(model)] if model else []
     for task in GENERATED:
         own = str(out / "runs" / task)
         draw = ["run", "--benchmark", task, *shared, "--max-new-tokens", "120"]
         lookback(*draw, "--by-layer", "--out", own, "--scorers", f"{LOOKING},usc@25,judge@5")
-        for image in ("none", "random"):
-            control = ["run", "--candidates", own, "--image", image, "--workers", str(workers)]
+        for image in ("none",) if model else ("none", "random"):
+            control = ["run", "--candidates", own, "--image", image, *shared[2:]]
             lookback(*control, "--out", f"{own}-{image}")
-        for seed in SEEDS:
+        for seed in () if model else SEEDS:
             more = ["-n", "5", "--seed", str(seed), "--scorers", LOOKING]
             lookback(*draw, *more, "--out", f"{own}-{seed}")
 
@@ -86,9 +90,12 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("build/reproduction"))
     parser.add_argument("--docs", type=Path, help="a Markdown file whose tables to replace")
+    parser.add_argument("--model", type=Path, help="another training: its runs alone")
     given = parser.parse_args()
     began = time.monotonic()
-    make_runs(given.out, given.items, given.workers)
+    make_runs(given.out, given.items, given.workers, given.model)
+    if given.model:
+        return
     lookback("study", "all", str(given.out / "runs"), "--out", str(given.out / "studies"))
     if given.docs:
         update(given.docs, given.out / "studies")

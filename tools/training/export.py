@@ -10,14 +10,20 @@ import torch
 import transformers as hf
 from tokenizers.processors import TemplateProcessing
 
+from lookback.embedded import CLIP
 from lookback.families import GENERIC
 from tools.training.models import CLIP_LENGTH, make_processor
 
 
-def export_lvlm(model: Any, tokenizer: Any, folder: Path) -> None:
+def export_lvlm(model: Any, tokenizer: Any, folder: Path, clip: Path = CLIP) -> None:
     """Weights, config, tokenizer, processor and chat template of the LVLM.
 
     Its config gets LookBack's global setting; `make evaluate-embedded` puts the tuned one there.
+
+    Args:
+        model, tokenizer: trained.
+        folder: where it goes.
+        clip: where the dual encoder of the same training is, which its CLIPScore takes.
     """
     half = copy.deepcopy(model).eval().to(torch.float16)
     depth = model.config.text_config.num_hidden_layers
@@ -27,7 +33,7 @@ def export_lvlm(model: Any, tokenizer: Any, folder: Path) -> None:
         "lam": GENERIC.lam,
         "vauq_layers": [depth // 4, depth - depth // 4],
         "vauq_k": GENERIC.vauq_k,
-        "clip": "embedded",
+        "clip": "embedded" if clip == CLIP else str(clip.resolve()),
     }
     half.save_pretrained(folder)
     make_processor(tokenizer).save_pretrained(folder)

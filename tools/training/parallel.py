@@ -43,5 +43,5 @@ def _work(rank: int, world: int, recipe: Recipe, folder: Path, lvlm: Path, clip:
     tokenizer = make_tokenizer(recipe)  # of the same texts, so the same in every process
     trained = train(recipe, tokenizer, folder, rank, world)
     if rank == 0:
-        export_lvlm(trained[0], tokenizer, lvlm)
+        export_lvlm(trained[0], tokenizer, lvlm, clip)
         export_clip(trained[1], tokenizer, clip)

@@ -82,8 +82,8 @@ class Style:
     remark: float
 
 
-BRIEF = Style(all=0.6, color=0.8, size=0.25, place=0.3, remark=0.2)
-DETAILED = Style(all=0.95, color=0.95, size=0.8, place=0.5, remark=0.5)
+BRIEF = Style(all=0.4, color=0.8, size=0.25, place=0.3, remark=0.2)
+DETAILED = Style(all=1.0, color=0.95, size=0.95, place=0.5, remark=0.5)
 
 
 class _Writer:

@@ -81,9 +81,10 @@ def token_weights(tokenizer: Any, verdict: float) -> Tensor:
 
 
 def pack_texts(packer: Packer, indices: Sequence[int], questions: int, blind: bool) -> Packed:
-    """One description and some questions about each of these training scenes, packed."""
+    """Some questions about each of these training scenes, and of every second a description."""
     texts = [
-        training_texts(training_scene(i), training_rng(i), questions=questions) for i in indices
+        training_texts(training_scene(i), training_rng(i), descriptions=i % 2, questions=questions)
+        for i in indices
     ]
     return packer.pack(texts, blind=blind)
 

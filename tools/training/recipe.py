@@ -43,7 +43,7 @@ class Recipe:
     vision_layers: int = 4
     vision_heads: int = 4
     clip_layers: int = 3
-    questions: int = 9  # packed with one description an image
+    questions: int = 9  # packed for an image; every second has a description, too
     verdict: float = 4.0  # how much the "yes" or "no" counts that follows from what was said
     logic_questions: int = 16  # packed in the stage about such answers alone
     logic_verdict: float = 40.0  # what it counts there
@@ -52,9 +52,9 @@ class Recipe:
     vision: Stage = Stage(steps=1000, batch=32, lr=1.2e-3)
     language: Stage = Stage(steps=250, batch=16, lr=2e-3)
     projector: Stage = Stage(steps=60, batch=16, lr=2e-3, warmup=20)
-    sight: Stage = Stage(steps=900, batch=12, lr=2e-3, vision_lr=0.3)
-    logic: Stage = Stage(steps=200, batch=8, lr=1e-3, warmup=30)
-    joint: Stage = Stage(steps=1900, batch=12, lr=2e-3, vision_lr=0.3)
+    sight: Stage = Stage(steps=400, batch=12, lr=2e-3, vision_lr=0.3)
+    logic: Stage = Stage(steps=150, batch=8, lr=1e-3, warmup=30)
+    joint: Stage = Stage(steps=700, batch=12, lr=2e-3, vision_lr=0.3)
     clip: Stage = Stage(steps=180, batch=64, lr=1e-3, vision_lr=0.3)
 
 

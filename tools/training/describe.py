@@ -82,7 +82,7 @@ class Style:
     remark: float
 
 
-BRIEF = Style(all=0.4, color=0.8, size=0.25, place=0.3, remark=0.2)
+BRIEF = Style(all=0.1, color=0.8, size=0.25, place=0.3, remark=0.2)
 DETAILED = Style(all=1.0, color=0.95, size=0.95, place=0.5, remark=0.5)
 
 

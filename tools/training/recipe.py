@@ -53,7 +53,7 @@ class Recipe:
     language: Stage = Stage(steps=250, batch=16, lr=2e-3)
     projector: Stage = Stage(steps=60, batch=16, lr=2e-3, warmup=20)
     sight: Stage = Stage(steps=400, batch=12, lr=2e-3, vision_lr=0.3)
-    logic: Stage = Stage(steps=150, batch=8, lr=1e-3, warmup=30)
+    logic: Stage = Stage(steps=400, batch=8, lr=1e-3, warmup=30)
     joint: Stage = Stage(steps=700, batch=12, lr=2e-3, vision_lr=0.3)
     clip: Stage = Stage(steps=180, batch=64, lr=1e-3, vision_lr=0.3)
 

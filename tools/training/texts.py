@@ -30,15 +30,15 @@ DETAILED_PROMPTS = (
     "Tell me all about the picture.",
     "Describe all that is in the picture.",
 )
-P_DETAILED = 0.5
+P_DETAILED = 0.6
 
 # How often a question is of each kind. To compare what is asked with what is seen takes a small
 # model longest to learn, then places: hence so many of them.
 KIND_WEIGHTS = {
-    "where": 0.16,
-    "what": 0.16,
+    "where": 0.15,
+    "what": 0.13,
     "color": 0.12,
-    "exists": 0.18,
+    "exists": 0.22,
     "is_color": 0.12,
     "is_at": 0.12,
     "count": 0.05,

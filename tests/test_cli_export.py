@@ -1,4 +1,4 @@
-"""`lookback export`: JSON lines against the run itself, options, errors. Other formats: with_tools."""
+"""`lookback export`: JSON lines beside the run itself, options, errors; others in with_tools."""
 
 import json
 import sys

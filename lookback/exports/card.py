@@ -69,7 +69,8 @@ def _about(request: Request, written: Written) -> str:
     }.get(request.run.image, "")
     failed = f", {written.failed} of which failed" if written.failed else ""
     return (
-        f"{written.candidates} responses of `{request.run.model}` to {written.items} items{failed}, "
+        f"{written.candidates} responses of `{request.run.model}` to {written.items} items"
+        f"{failed}, "
         f"up to {request.size} per item, scored by LookBack.{image} {kind}."
     )
 

@@ -114,17 +114,16 @@ class _Samples:
 
     def _messages(self, row: Row) -> list[Any]:
         """What was asked, as Inspect's messages."""
-        plainly = [{"role": "user", "content": [{"type": "text", "text": row["question"]}]}]
         if self.shown is None or row["error"] is not None:
-            return [_message(turn["role"], turn["content"]) for turn in row["messages"] or plainly]
+            return _by_name(row)
         shown = self.shown.of(row)
         if isinstance(shown, str):
             if self.request.insist:
                 raise RunError(f"no image of {row['id']!r}: {shown}; --no-images goes without")
             self.lost.append((row["id"], shown))
-            return [_message(turn["role"], turn["content"]) for turn in row["messages"] or plainly]
+            return _by_name(row)
         self.images += len(shown.images)
-        return [_message(turn["role"], turn["content"]) for turn in with_uris(shown)]
+        return [_message(turn) for turn in with_uris(shown)]
 
     def notes(self) -> tuple[str, ...]:
         """Which images are missing."""
@@ -145,11 +144,18 @@ def with_uris(shown: Conversation) -> list[dict[str, Any]]:
     return turns
 
 
-def _message(role: str, parts: list[dict[str, Any]]) -> Any:
+def _by_name(row: Row) -> list[Any]:
+    """What was asked with images by their names; format 1 kept the question alone."""
+    plainly = {"role": "user", "content": [{"type": "text", "text": row["question"]}]}
+    return [_message(turn) for turn in row["messages"] or [plainly]]
+
+
+def _message(turn: dict[str, Any]) -> Any:
     from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
 
     kinds = {"system": ChatMessageSystem, "user": ChatMessageUser}
-    return kinds.get(role, ChatMessageAssistant)(content=[_content(part) for part in parts])
+    kind = kinds.get(turn["role"], ChatMessageAssistant)
+    return kind(content=[_content(part) for part in turn["content"]])
 
 
 def _content(part: dict[str, Any]) -> Any:

@@ -66,7 +66,9 @@ class TestNumbers:
                 assert after[name][key] == pytest.approx(value, rel=1e-9), (name, key)
 
     def test_each_sample_has_its_picks(self, run, log):
-        fine = [sample for sample in log.samples if sample.error is None]
+        samples = {sample.id: sample for sample in log.samples}  # a log's order is by id
+        fine = [samples[name] for name in run.ids]
+        assert len(samples) == 12
         quality, scores = run.quality(), run.scores("lookback")
         for row, sample in enumerate(fine):
             index = int(np.argmax(scores[row]))
@@ -114,7 +116,8 @@ class TestDrawn:
     def written(self, run, tmp_path, **options):
         out = tmp_path / "a.eval"
         said = export("inspect", Request(run, out), quiet, **options)
-        return read_eval_log(str(out)), said
+        # Pictures are kept once each, apart from the samples that show them.
+        return read_eval_log(str(out), resolve_attachments=True), said
 
     def test_its_own_pictures(self, drawn, tmp_path):
         from lookback.benchmarks.base import get_benchmark

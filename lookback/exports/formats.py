@@ -40,7 +40,7 @@ FORMATS = {
         ),
         Format(
             "inspect",
-            "a log of Inspect AI, .eval or .json: the picks, how good they are, all candidates",
+            "a log of Inspect AI (.eval or .json) with the picks and how good they are",
             "lookback.exports.inspect_log",
             ("signals", "images"),
             {"images": True},
@@ -48,7 +48,7 @@ FORMATS = {
         ),
         Format(
             "hf-dataset",
-            "a folder for datasets.load_dataset: Parquet and a card",
+            "a folder for datasets.load_dataset, with a card",
             "lookback.exports.hf_dataset",
             ("flat", "signals", "images"),
         ),

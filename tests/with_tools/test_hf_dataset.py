@@ -151,6 +151,16 @@ class TestCard:
         assert "Describe the picture." in capsys.readouterr().out
 
 
+def test_the_python_of_its_page_runs(run, tmp_path, monkeypatch, capsys):
+    from documents import ROOT, blocks, read
+
+    export("hf-dataset", Request(run, tmp_path / "caption-dataset"), quiet)
+    monkeypatch.chdir(tmp_path)
+    for code in blocks(read(ROOT / "docs" / "export.md"), "python"):
+        exec(code, {})
+    assert "{'lookback': " in capsys.readouterr().out
+
+
 class TestWholeOrNothing:
     def test_what_ends_early_leaves_nothing(self, run, tmp_path, monkeypatch):
         before = sorted(tmp_path.iterdir())

@@ -6,7 +6,12 @@ import json
 
 import numpy as np
 import pytest
-from inspect_ai.log import read_eval_log, recompute_metrics
+from inspect_ai.log import (
+    list_eval_logs,
+    read_eval_log,
+    read_eval_log_sample_summaries,
+    recompute_metrics,
+)
 from inspect_ai.model import ContentImage, ContentText
 from made_runs import make_run
 from PIL import Image
@@ -88,6 +93,22 @@ class TestNumbers:
         )
         assert (log.results.total_samples, log.results.completed_samples) == (12, 11)
         assert log.results.scores[0].scored_samples == 11
+
+
+def test_what_the_viewer_reads_first(run, tmp_path):
+    """Its list of logs, a log's head, and the summaries of its samples."""
+    export("inspect", Request(run, tmp_path / "a.eval"), quiet, images=False)
+    (found,) = list_eval_logs(str(tmp_path))
+    assert found.name.endswith("/a.eval")
+    head = read_eval_log(found, header_only=True)
+    assert (head.samples, head.eval.model) == (None, "made-up")
+    told = {one.id: one.scores for one in read_eval_log_sample_summaries(found)}
+    assert set(told) == set(run.items["id"].to_pylist())
+    assert told[run.ids[0]]["lookback"].value == head_of_picks(run)
+
+
+def head_of_picks(run):
+    return run.quality()[0, int(np.argmax(run.scores("lookback")[0]))]
 
 
 def test_what_was_evaluated(run, log):

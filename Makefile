@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 VLLM := .venv-vllm
+TOOLS := .venv-tools
 # By its exact version, and before all else: a range would pull the newest build with all of CUDA.
 TORCH := torch==2.13.0
 
@@ -13,6 +14,7 @@ SEED ?= 1
 .PHONY: demo test bench hostile lint types tests test-zoo test-oldest test-wheel clean
 .PHONY: docs notebooks commands-page models-table bench-scorers train-embedded evaluate-embedded
 .PHONY: reproduce budget pictures explorer-picture test-vllm bench-vllm load
+.PHONY: test-integrations test-tools
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -37,6 +39,13 @@ test-oldest: $(OLDEST)/ready
 # The engine inside vLLM, which pins libraries of its own.
 test-vllm: $(VLLM)/ready
 	PYTHONPATH=tests/inside_vllm/site $(VLLM)/bin/pytest tests/inside_vllm
+
+# Other libraries, each with an environment of its own.
+test-integrations: test-trl test-lmms-eval test-tools
+
+# What `lookback export` writes, read by Inspect AI and datasets; docs/clients.md, tool by tool.
+test-tools: $(TOOLS)/ready
+	$(TOOLS)/bin/pytest tests/with_tools
 
 # The long tail: decoders of text models behind LLaVA's tower, each against eager maps.
 test-zoo: $(VENV)/ready
@@ -160,5 +169,17 @@ $(VLLM)/ready: pyproject.toml
 	$(VLLM)/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
+# Without constraints.txt, whose pins of others' dependencies these libraries do not share. VLMEvalKit
+# is asked for its client of OpenAI's API alone, so it comes without all that its models would need.
+$(TOOLS)/ready: pyproject.toml
+	test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --upgrade pip
+	$(TOOLS)/bin/python -m pip install --quiet $(TORCH)
+	$(TOOLS)/bin/python -m pip install --quiet --editable '.[serve,export]' 'openai>=2' \
+		'langchain-openai>=1' 'llama-index-llms-openai-like>=0.8' requests matplotlib \
+		pytest hypothesis selenium
+	$(TOOLS)/bin/python -m pip install --quiet --no-deps ms-vlmeval==0.0.20 validators sty
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(OLDEST) $(VLLM) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(VLLM) $(TOOLS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 VLLM := .venv-vllm
+LMMS := .venv-lmms
 # By its exact version, and before all else: a range would pull the newest build with all of CUDA.
 TORCH := torch==2.13.0
 
@@ -13,6 +14,7 @@ SEED ?= 1
 .PHONY: demo test bench hostile lint types tests test-zoo test-oldest test-wheel clean
 .PHONY: docs notebooks commands-page models-table bench-scorers train-embedded evaluate-embedded
 .PHONY: reproduce budget pictures explorer-picture test-vllm bench-vllm load
+.PHONY: test-integrations test-lmms-eval
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -37,6 +39,13 @@ test-oldest: $(OLDEST)/ready
 # The engine inside vLLM, which pins libraries of its own.
 test-vllm: $(VLLM)/ready
 	PYTHONPATH=tests/inside_vllm/site $(VLLM)/bin/pytest tests/inside_vllm
+
+# Other tools' ways in, each beside the real library in an environment of its own.
+test-integrations: test-trl test-lmms-eval test-tools
+
+# The model that lmms-eval asks.
+test-lmms-eval: $(LMMS)/ready
+	HF_HUB_OFFLINE=1 $(LMMS)/bin/pytest tests/with_lmms_eval
 
 # The long tail: decoders of text models behind LLaVA's tower, each against eager maps.
 test-zoo: $(VENV)/ready
@@ -160,5 +169,17 @@ $(VLLM)/ready: pyproject.toml
 	$(VLLM)/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
+# lmms-eval without what it asks for: torchvision for CUDA, which does not load beside a torch for CPUs,
+# and libraries of tasks and models that are not tried here. What follows it is what its command imports.
+$(LMMS)/ready: pyproject.toml constraints.txt
+	test -x $(LMMS)/bin/python || $(PYTHON) -m venv $(LMMS)
+	$(LMMS)/bin/python -m pip install --quiet --upgrade pip
+	$(LMMS)/bin/python -m pip install --quiet --constraint constraints.txt $(TORCH)
+	$(LMMS)/bin/python -m pip install --quiet --constraint constraints.txt --editable . pytest \
+		hypothesis accelerate datasets evaluate loguru pytablewriter sacrebleu tenacity pyyaml \
+		python-dotenv jsonlines numexpr openai tiktoken scikit-learn
+	$(LMMS)/bin/python -m pip install --quiet --no-deps lmms-eval==0.7.3
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(OLDEST) $(VLLM) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(VLLM) $(LMMS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -97,7 +97,7 @@ class Settings:
             TEMPERATURE if self.temperature is None else self.temperature,
             TOP_P if self.top_p is None else self.top_p,
             None,
-            self.max_new_tokens or MAX_NEW_TOKENS,
+            MAX_NEW_TOKENS if self.max_new_tokens is None else self.max_new_tokens,
             seed=self.seed,
         )
         check_whole("batch_size", self.batch_size, 1)

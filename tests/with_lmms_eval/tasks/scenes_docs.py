@@ -21,11 +21,10 @@ def within(doc, lmms_eval_specific_kwargs=None):
 
 
 def messages(doc, lmms_eval_specific_kwargs=None):
-    """A system turn, an earlier question with its answer, and two images."""
+    """An earlier question with its answer, and two images."""
     if doc["image"] is None:
         return [{"role": "user", "content": [{"type": "text", "text": doc["question"]}]}]
     return [
-        {"role": "system", "content": [{"type": "text", "text": "Answer in one word."}]},
         {
             "role": "user",
             "content": [

@@ -230,8 +230,8 @@ class LookBack(lmms):
             NotImplementedError: always.
         """
         raise NotImplementedError(
-            "LookBack answers a document once; tasks of several rounds (generate_until_multi_round) "
-            "ask anew after each answer, and no one has said which of N answers to go on with"
+            "LookBack answers a document once; tasks of several rounds "
+            "(generate_until_multi_round) ask anew after each answer"
         )
 
 

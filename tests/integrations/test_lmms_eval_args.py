@@ -16,6 +16,7 @@ from lookback.integrations.lmms_eval.documents import (
     simple_conversation,
     source_of,
 )
+from lookback.integrations.lmms_eval.log import Log
 from lookback.integrations.lmms_eval.settings import Settings, unheeded
 from lookback.registry import SettingError
 
@@ -62,7 +63,9 @@ def test_wrong_settings_are_named_before_a_model_is_loaded(given, said):
 def test_a_log_is_not_written_over(tmp_path):
     (tmp_path / "log.jsonl").write_text("mine")
     with pytest.raises(ValueError, match="there is such a file"):
-        Settings.of({"log": str(tmp_path / "log.jsonl")})
+        Log(str(tmp_path / "log.jsonl"))
+    assert Log(str(tmp_path / "log.jsonl"), rank=1).path == tmp_path / "log.1.jsonl"
+    assert (tmp_path / "log.jsonl").read_text() == "mine"
 
 
 def test_best_of_n_has_its_own_temperature_and_one_has_the_tasks():

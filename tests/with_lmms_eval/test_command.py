@@ -23,20 +23,20 @@ def run(tmp_path_factory):
     """A function from tasks and options to the samples of each task, the log and the output."""
     folder = write(tmp_path_factory.mktemp("tasks"))
 
-    def start(tasks, *options):
+    def start(tasks, *options, command=(str(Path(sys.executable).parent / "lmms-eval"),)):
         out = tmp_path_factory.mktemp("out")
         log = out / "log.jsonl"
-        command = [str(Path(sys.executable).parent / "lmms-eval"), "--model", "lookback"]
+        command = [*command, "--model", "lookback"]
         command += ["--model_args", f"n=3,seed={SEED},log={log}", "--tasks", ",".join(tasks)]
         command += ["--include_path", str(folder), "--output_path", str(out), "--log_samples"]
         env = os.environ | {"HF_HOME": str(folder / "hf"), "HF_DATASETS_OFFLINE": "1"}
         done = subprocess.run(
             [*command, *options], env=env, capture_output=True, text=True, timeout=900
         )
-        assert done.returncode == 0, done.stderr[-3000:]
+        assert "Error during evaluation" not in done.stderr, done.stderr[-3000:]  # its status is 0
         samples = {task: _samples(out, task) for task in tasks}
-        assert all(map(len, samples.values())), done.stderr[-3000:]
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        logs = [file.read_text().splitlines() for file in sorted(out.glob("log*.jsonl"))]
+        lines = [json.loads(line) for one in logs for line in one]
         return samples, lines, done.stdout + done.stderr
 
     return start
@@ -118,6 +118,14 @@ def test_without_an_image_the_mean_log_p_decides(chat, lb):
     assert line["source"] == "none"
 
 
+def test_two_processes_share_the_documents_and_say_the_same(run, chat):
+    two = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+    samples, lines, _ = run(["scenes_plain"], command=(*two, "-m", "lmms_eval"))
+    assert [one["doc_id"] for one in lines] == [1, 3, 0, 2]  # log.1.jsonl, then log.jsonl
+    said = {doc_id: _said(one) for doc_id, one in samples["scenes_plain"].items()}
+    assert said == {doc_id: _said(one) for doc_id, one in chat[0]["scenes_plain"].items()}
+
+
 def test_turns_images_and_stops_reach_the_model(chat, lb):
     pictures = _pictures()
     for doc_id in range(COUNT):
@@ -151,13 +159,12 @@ def test_images_stand_where_the_text_has_places_for_them(simple, lb):
 
 def test_choices_are_made_by_the_highest_probability(simple, lb):
     """lmms-eval takes the lowest of what a model gives it."""
-    choices, right = ["red", "blue", "a dog with two heads"], []
+    choices = ["red", "blue", "a dog with two heads"]
     for doc_id, item in enumerate(scenes()):
         scored = lb.score(item.conversation.images[0], item.question, choices)
         means = [float(one.log_prob.mean()) for one in scored]
         sample = simple[0]["scenes_choice"][doc_id]
         assert sample["acc"] == float(means.index(max(means)) == 0)  # "red" is the target
-        right.append(sample["acc"])
         given = [pair[0] for pair in _pairs(sample["filtered_resps"])]
         assert [float(one) for one in given] == pytest.approx([-m for m in means], abs=1e-4)
 

@@ -1,7 +1,7 @@
 """The model's classes, made as lmms-eval makes them, asked without its command line."""
 
 import pytest
-from lmms_eval.api.instance import Instance
+from lmms_eval.api.instance import Instance, unwrap_generation_output
 from lmms_eval.models import get_model
 from local_tasks import scenes
 
@@ -89,7 +89,8 @@ def test_what_is_said_greedily_is_known():
     texts = [said, f" {said}", "seven purple elephants"]
     args = [(item.question, text, lambda doc: [image], 0, "t", "test") for text in texts]
     about = {"task": "t", "doc_id": 0, "repeats": 1}
-    found = model.loglikelihood([Instance("loglikelihood", one, 0, about) for one in args])
+    answers = model.loglikelihood([Instance("loglikelihood", one, 0, about) for one in args])
+    found = [unwrap_generation_output(one)[0] for one in answers]
     assert [greedy for _, greedy in found] == [True, True, False]
     assert 0 < found[0][0] == found[1][0] < found[2][0]
 

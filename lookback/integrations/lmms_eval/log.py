@@ -21,13 +21,21 @@ class Log:
     Args:
         path: the file, new. A process beside the first has its own: `name.1.jsonl`.
         rank: which process this is.
+
+    Raises:
+        ValueError: there is such a file already.
     """
 
     def __init__(self, path: str, rank: int = 0) -> None:
         given = Path(path)
         self.path = given.with_suffix(f".{rank}{given.suffix}") if rank else given
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.open("x").close()
+        try:
+            self.path.open("x").close()
+        except FileExistsError:
+            raise ValueError(
+                f"log = {str(self.path)!r}: there is such a file; give another name"
+            ) from None
 
     def write(self, request: Request, found: Candidates, scores: Array, best: int | None) -> None:
         """Add a document; at once, so that a run that ends early leaves what it did."""

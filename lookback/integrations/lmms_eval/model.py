@@ -186,13 +186,14 @@ class LookBack(lmms):
     def _scores(self, candidates: Candidates) -> Array:
         return candidates.scores(self.settings.scorer, **self.settings.scorer_settings)
 
-    def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
+    def loglikelihood(self, requests: list[Instance]) -> list[Any]:
         """The loss of each given response, and whether the model would say it by itself.
 
         The loss is the mean of -log p over its tokens, as all models of lmms-eval give it: its
-        multiple-choice tasks take the choice with the *lowest*, whatever the base class says.
+        multiple-choice tasks take the choice with the *lowest*, whatever the base class says. Each
+        pair is wrapped: lmms-eval 0.7.3 makes a bare one a text, which its tasks cannot read.
         """
-        results: list[tuple[float, bool]] = []
+        results: list[Any] = []
         bar = tqdm(total=len(requests), desc="LookBack", disable=self.rank != 0)
         for key, group in groupby(requests, key=_document):
             if len(key) != 4:
@@ -200,7 +201,8 @@ class LookBack(lmms):
                     "a response without a question and a document (acc_mutual_info) is not scored"
                 )
             given = list(group)
-            results += _named(f"{key[1]}/{key[2]}/{key[3]}", partial(self._losses, given))
+            losses = _named(f"{key[1]}/{key[2]}/{key[3]}", partial(self._losses, given))
+            results += [GenerationResult(pair) for pair in losses]
             bar.update(len(given))
         bar.close()
         return results

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 from lookback.engines import check_sampling
@@ -108,8 +107,6 @@ class Settings:
         if scorer.needs == "truth":
             raise ValueError(f"scorer {self.scorer!r} needs the truth, which no model is told here")
         self.pruning  # noqa: B018 - raises if it is none
-        if self.log is not None and Path(self.log).exists():
-            raise ValueError(f"log = {self.log!r}: there is such a file; give another name")
 
     @property
     def loading(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 VLLM := .venv-vllm
+TRL := .venv-trl
 # By its exact version, and before all else: a range would pull the newest build with all of CUDA.
 TORCH := torch==2.13.0
 
@@ -13,6 +14,7 @@ SEED ?= 1
 .PHONY: demo test bench hostile lint types tests test-zoo test-oldest test-wheel clean
 .PHONY: docs notebooks commands-page models-table bench-scorers train-embedded evaluate-embedded
 .PHONY: reproduce budget pictures explorer-picture test-vllm bench-vllm load
+.PHONY: test-integrations test-trl grpo
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -37,6 +39,13 @@ test-oldest: $(OLDEST)/ready
 # The engine inside vLLM, which pins libraries of its own.
 test-vllm: $(VLLM)/ready
 	PYTHONPATH=tests/inside_vllm/site $(VLLM)/bin/pytest tests/inside_vllm
+
+# Each adapter against the real library, in an environment of its own.
+test-integrations: test-trl test-lmms-eval test-tools
+
+# LookBack as a reward for GRPO: real steps with TRL's trainer.
+test-trl: $(TRL)/ready
+	$(TRL)/bin/pytest tests/with_trl
 
 # The long tail: decoders of text models behind LLaVA's tower, each against eager maps.
 test-zoo: $(VENV)/ready
@@ -160,5 +169,14 @@ $(VLLM)/ready: pyproject.toml
 	$(VLLM)/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
+# Without torchvision, as the rest: image processors have another way, and it must fit torch's build.
+$(TRL)/ready: pyproject.toml constraints.txt
+	test -x $(TRL)/bin/python || $(PYTHON) -m venv $(TRL)
+	$(TRL)/bin/python -m pip install --quiet --upgrade pip
+	$(TRL)/bin/python -m pip install --quiet --constraint constraints.txt $(TORCH)
+	$(TRL)/bin/python -m pip install --quiet --constraint constraints.txt \
+		'trl==1.16.*' datasets pytest hypothesis --editable .
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(OLDEST) $(VLLM) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(VLLM) $(TRL) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

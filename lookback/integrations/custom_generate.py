@@ -23,6 +23,7 @@ from lookback.engines.sampling import check_whole
 from lookback.engines.transformers.compat import generation_settings
 from lookback.engines.transformers.recording import record
 from lookback.scores.base import NEEDS, Scorer, best_first, get_scorer
+from lookback.scores.rehearsal import rehearse
 from lookback.signals import Candidates
 
 FOLDER = str(Path(__file__).parent / "custom_generate_repo")
@@ -79,6 +80,7 @@ def generate(
     check_whole("n", n, 1)
     chosen = _scorer(scorer, model, processor)
     params = {name: settings.pop(name) for name in chosen.params if _own(name, settings)}
+    rehearse(chosen, params, n)
     as_dict = _check(model, settings)
     count = num_return_sequences if num_return_sequences is not None else n if as_dict else 1
     check_whole("num_return_sequences", count, 1)
@@ -138,6 +140,8 @@ def _check(model: Any, settings: Mapping[str, Any]) -> bool:
         raise ValueError("a streamer: which of n candidates is the best is known at their end")
     given = {name: value for name, value in settings.items() if name != "generation_config"}
     asked = generation_settings(model, settings.get("generation_config"), given)
+    if (asked.num_beams or 1) > 1:
+        raise ValueError(f"num_beams = {asked.num_beams}: n candidates are drawn, without beams")
     for name in KEPT_ELSEWHERE:
         if getattr(asked, name, False):
             raise ValueError(
@@ -148,10 +152,7 @@ def _check(model: Any, settings: Mapping[str, Any]) -> bool:
 
 
 def _trimmed(out: Tensor, rows: Any, found: Sequence[Candidates]) -> Tensor:
-    """Some rows of what was drawn, without columns in which all of them have ended."""
-    every = [one for candidates in found for one in candidates]
-    ends = [len(every[row].token_ids) + (every[row].finish == "end") for row in rows]
-    lengths = [len(one.token_ids) + (one.finish == "end") for one in every]
-    return out[torch.as_tensor(rows, device=out.device)][
-        :, : out.shape[1] - max(lengths) + max(ends)
-    ]
+    """Some rows of what was drawn, without the columns at the end that are padding in all."""
+    lengths = np.array([len(one.token_ids) + (one.finish == "end") for c in found for one in c])
+    width = out.shape[1] - int(lengths.max()) + int(lengths[rows].max())
+    return out[torch.as_tensor(rows, device=out.device), :width]

@@ -47,6 +47,10 @@ test-integrations: test-trl test-lmms-eval test-tools
 test-trl: $(TRL)/ready
 	$(TRL)/bin/pytest tests/with_trl
 
+# What a reward does to the embedded model, before and after; goes on where it was stopped.
+grpo: $(TRL)/ready
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(TRL)/bin/python -m tools.grpo --docs docs/trl.md
+
 # The long tail: decoders of text models behind LLaVA's tower, each against eager maps.
 test-zoo: $(VENV)/ready
 	$(BIN)/pytest -n 2 -m zoo tests/engines

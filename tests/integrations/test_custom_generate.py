@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from documents import ROOT, blocks, read
 from engines.reference import inputs_of
 from transformers import GenerationConfig, dynamic_module_utils
 
@@ -200,3 +201,15 @@ def test_code_is_run_only_if_it_is_trusted(lb, inputs):
 def test_the_card_says_what_it_is():
     head = (Path(FOLDER) / "README.md").read_text(encoding="utf-8").split("---")[1]
     assert "- custom_generate" in head
+
+
+def test_the_page(lb, inputs, monkeypatch, capsys):
+    names = {"model": lb.model, "processor": lb.processor, "inputs": dict(inputs)}
+    del names["inputs"]["max_new_tokens"]
+    monkeypatch.setattr(lb.model.generation_config, "max_new_tokens", 8)
+    for block in blocks(read(ROOT / "docs" / "custom-generate.md"), "python"):
+        exec(block, names)
+    assert "torch.Size([8, " in capsys.readouterr().out
+    assert f"hf upload YOUR-NAME/lookback {Path(FOLDER).relative_to(ROOT)}" in read(
+        ROOT / "docs" / "custom-generate.md"
+    )

@@ -6,6 +6,7 @@ there, or beside them in a column of the dataset, for placeholders or before the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,8 +29,8 @@ def asked_of(row: int, prompt: Any, columns: Mapping[str, Any]) -> Conversation:
         ValueError: the prompt is neither text nor messages, or images and placeholders do not
             match; it names the row.
     """
-    images = _images(row, columns)
     try:
+        images = _images(row, columns)
         if isinstance(prompt, str):
             return Conversation.of(images or None, prompt)
         return Conversation.from_messages(_filled(prompt, images))
@@ -69,10 +70,23 @@ def _images(row: int, columns: Mapping[str, Any]) -> list[Any]:
 
 
 def _image(given: Any) -> Any:
-    """What `lookback.images` takes: `datasets` keeps an undecoded image as its bytes and path."""
-    if isinstance(given, Mapping) and ("bytes" in given or "path" in given):
-        return given["bytes"] if given.get("bytes") is not None else given.get("path")
-    return given
+    """What `lookback.images` takes: `datasets` keeps an undecoded image as its bytes and path.
+
+    Raises:
+        ValueError: it is no image.
+    """
+    from PIL.Image import Image
+
+    found = given
+    if isinstance(given, Mapping):
+        stored = given.get("bytes")
+        found = given.get("path") if stored is None else stored
+    if not isinstance(found, (str, os.PathLike, bytes, Image)):
+        raise ValueError(
+            f"{given!r:.60} is no image: give a PIL image, a path, a URL, bytes, or "
+            '{"bytes": ..., "path": ...}'
+        )
+    return found
 
 
 def _filled(prompt: Any, images: list[Any]) -> Any:

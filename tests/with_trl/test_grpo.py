@@ -104,7 +104,8 @@ def test_the_policy_itself_scores_with_the_weights_of_that_step(frozen, dataset,
     live = reward(lookback.load(policy, frozen.processor))
 
     def now(given):
-        engine = lookback.load(copy.deepcopy(policy), frozen.processor)
+        engine = lookback.load()
+        engine.model.load_state_dict(policy.state_dict())
         return by_hand(engine, given, "lookback"), by_hand(frozen, given, "lookback")
 
     spy = Spy(live, now)

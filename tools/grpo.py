@@ -149,7 +149,7 @@ def _measure_item(
     )
     likeliest = engine.sample(image, asked, 1, temperature=0.0, max_new_tokens=longest)[0].text
     said = [one for one in drawn if one.scorable]
-    judged = frozen.score(image, asked, [one.token_ids for one in said]) if said else None
+    judged = frozen.score(image, asked, [one.token_ids.tolist() for one in said]) if said else None
     return {
         "quality": float(np.mean(task.scores(item, [one.text for one in drawn]))),
         "greedy": task.score(item, likeliest),

@@ -43,7 +43,13 @@ def test_changes_are_paired_and_told(results):
     assert [row[5] for row in rows] == ["4.0", "3.0", "5.0", "0.5"]
     assert rows[2][9] == "-2.00"  # scenes without an answer are left out
     assert "quality rose by LookBack, frozen model; did not clearly change by" in text
+    assert "quality did not clearly raise it either" in text
     assert "3 trainings 1 made answers to one scene more alike, 2 made them shorter, and 1" in text
+
+
+def test_where_the_truth_helps_the_table_says_no_more(results):
+    results[2]["values"]["quality"] = [1.0] * 4
+    assert "either" not in table(results)
 
 
 def test_the_page_gets_the_table_between_its_marks(results, tmp_path):

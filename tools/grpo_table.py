@@ -23,6 +23,10 @@ COLUMNS = {
     "lookback": ("LookBack, frozen", "{:.2f}"),
 }
 """What is shown beside quality: its title and how it is written."""
+WEAK = (
+    " The task's own quality did not clearly raise it either: so short a training shows what a "
+    "reward does to the answers, not which reward is the better one."
+)
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:
@@ -78,7 +82,7 @@ def findings(task: str, before: dict[str, list[float]], results: Sequence[dict[s
     return (
         f"- {get_benchmark(task).title}: quality {said}. Of {len(trained)} trainings {fewer} made "
         f"answers to one scene more alike, {shorter} made them shorter, and {higher} raised what "
-        "the frozen model's LookBack gives."
+        f"the frozen model's LookBack gives.{'' if TITLES['quality'] in kinds['rose'] else WEAK}"
     )
 
 

@@ -3,8 +3,8 @@
 `make grpo`: for each task and each reward a policy is trained (TRL's GRPOTrainer) and then measured
 on held-out scenes, as the untrained model is. The rewards: LookBack by a frozen copy of the model
 and by the policy itself, mean log p by a frozen copy, and, as one that can be verified, the task's
-own quality. Stopped at any point, the same command goes on where it was. With --docs the table between
-<!-- grpo --> and <!-- /grpo --> of a page is replaced.
+own quality. Stopped at any point, the same command goes on where it was. With --docs the table
+between <!-- grpo --> and <!-- /grpo --> of a page is replaced.
 """
 
 import argparse

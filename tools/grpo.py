@@ -2,9 +2,9 @@
 
 `make grpo`: for each task and each reward a policy is trained (TRL's GRPOTrainer) and then measured
 on held-out scenes, as the untrained model is. The rewards: LookBack by a frozen copy of the model
-and by the policy itself, mean log p by a frozen copy, and, as the upper reference, the task's own
-quality. Stopped at any point, the same command goes on where it was. With --docs the table between
-<!-- grpo --> and <!-- /grpo --> of a page is replaced.
+and by the policy itself, mean log p by a frozen copy, and, as one that can be verified, the task's
+own quality. Stopped at any point, the same command goes on where it was. With --docs the table
+between <!-- grpo --> and <!-- /grpo --> of a page is replaced.
 """
 
 import argparse
@@ -149,7 +149,7 @@ def _measure_item(
     )
     likeliest = engine.sample(image, asked, 1, temperature=0.0, max_new_tokens=longest)[0].text
     said = [one for one in drawn if one.scorable]
-    judged = frozen.score(image, asked, said) if said else None
+    judged = frozen.score(image, asked, [one.token_ids.tolist() for one in said]) if said else None
     return {
         "quality": float(np.mean(task.scores(item, [one.text for one in drawn]))),
         "greedy": task.score(item, likeliest),

@@ -23,6 +23,10 @@ COLUMNS = {
     "lookback": ("LookBack, frozen", "{:.2f}"),
 }
 """What is shown beside quality: its title and how it is written."""
+WEAK = (
+    " The task's own quality did not clearly raise it either: so short a training shows what a "
+    "reward does to the answers, not which reward is the better one."
+)
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:
@@ -43,14 +47,43 @@ def table(results: Sequence[dict[str, Any]]) -> str:
         cells += [f"{100 * np.mean(values['greedy']):.1f}"]
         cells += [how.format(np.nanmean(values[name])) for name, (_, how) in COLUMNS.items()]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + f"\n\n{about(results[0]['made_with'])}\n"
+    words = [findings(task, values, results) for task, values in before.items()]
+    return "\n".join([*lines, "", *words, "", about(results[0]["made_with"])]) + "\n"
+
+
+def gains(after: dict[str, list[float]], before: dict[str, list[float]]) -> tuple[float, ...]:
+    """By how many points quality changed, and its 95 % interval over scenes."""
+    gain = 100 * (np.array(after["quality"]) - np.array(before["quality"]))
+    return float(gain.mean()), *interval(bootstrap_means(gain))
 
 
 def change(after: dict[str, list[float]], before: dict[str, list[float]]) -> str:
-    """By how many points quality changed, with its 95 % interval over scenes."""
-    gain = 100 * (np.array(after["quality"]) - np.array(before["quality"]))
-    low, high = interval(bootstrap_means(gain))
-    return f"{gain.mean():+.1f} [{low:.1f}, {high:.1f}]"
+    """The same as a cell."""
+    mean, low, high = gains(after, before)
+    return f"{mean:+.1f} [{low:.1f}, {high:.1f}]"
+
+
+def findings(task: str, before: dict[str, list[float]], results: Sequence[dict[str, Any]]) -> str:
+    """A task's rows in words: where quality rose or fell clearly, and what happened beside it."""
+    trained = [one for one in results if one["task"] == task and one["reward"] != "before"]
+    kinds: dict[str, list[str]] = {"rose": [], "fell": [], "did not clearly change": []}
+    for one in trained:
+        _, low, high = gains(one["values"], before)
+        kind = "rose" if low > 0 else "fell" if high < 0 else "did not clearly change"
+        kinds[kind].append(TITLES[one["reward"]])
+    said = "; ".join(f"{kind} by {', by '.join(names)}" for kind, names in kinds.items() if names)
+    fewer, shorter, higher = (
+        sum(
+            sign * np.nanmean(one["values"][name]) < sign * np.nanmean(before[name])
+            for one in trained
+        )
+        for name, sign in (("distinct", 1), ("tokens", 1), ("lookback", -1))
+    )
+    return (
+        f"- {get_benchmark(task).title}: quality {said}. Of {len(trained)} trainings {fewer} made "
+        f"answers to one scene more alike, {shorter} made them shorter, and {higher} raised what "
+        f"the frozen model's LookBack gives.{'' if TITLES['quality'] in kinds['rose'] else WEAK}"
+    )
 
 
 def about(made_with: dict[str, Any]) -> str:

@@ -97,6 +97,18 @@ def test_as_a_dict_all_are_there_best_first(lb, inputs):
     assert found[0] is found.sequences  # as every ModelOutput
 
 
+def test_padding_behind_a_stop_string_is_no_part_of_a_response(lb, image, inputs):
+    """Recorded signals are those of the tokens up to the stop, scored anew."""
+    more = {"stop_strings": ["."], "tokenizer": lb.processor.tokenizer}
+    found = ours(lb, inputs | {"max_new_tokens": 40}, **more, return_dict_in_generate=True)
+    (drawn,) = found.candidates
+    assert {"stop", "length"} & {one.finish for one in drawn}
+    assert len({len(one.token_ids) for one in drawn}) > 1
+    assert not any("<pad>" in one.text for one in drawn)
+    again = lb.score(image, ASK, [one.token_ids.tolist() for one in drawn])
+    np.testing.assert_allclose(drawn.scores(), again.scores(), atol=1e-4)
+
+
 def test_some_of_the_best(lb, inputs):
     out, rec = by_hand(lb, inputs)
     ranked = rec.candidates(out).rank("lookback")

@@ -41,7 +41,7 @@ test-vllm: $(VLLM)/ready
 	PYTHONPATH=tests/inside_vllm/site $(VLLM)/bin/pytest tests/inside_vllm
 
 # Other libraries, each with an environment of its own.
-test-integrations: test-trl test-lmms-eval test-tools
+test-integrations: test-tools
 
 # What `lookback export` writes, read by Inspect AI and datasets; docs/clients.md, tool by tool.
 test-tools: $(TOOLS)/ready

@@ -9,15 +9,16 @@ import pytest
 from made_runs import make_run, write_shard
 from runs.test_formats import downgrade
 
+from lookback.benchmarks.base import get_benchmark
 from lookback.exports import jsonl, libraries
-from lookback.exports.entries import plain
 from lookback.exports.formats import FORMATS
 from lookback.exports.request import Request
 from lookback.exports.shown import Shown, _difference
 from lookback.exports.writing import export
+from lookback.plain import plain
 from lookback.runs import Run
 from lookback.runs.layout import RunError, read_table
-from lookback.runs.shards import by_shard
+from lookback.runs.part import by_shard
 from lookback.signals import SIGNALS
 from lookback.studies.shared.selection import outcome
 
@@ -294,18 +295,21 @@ class TestShown:
     """What the model was shown, made again; and only if it is the same."""
 
     @pytest.fixture
-    def row(self):
-        from lookback.benchmarks.base import get_benchmark
+    def items(self):
+        return get_benchmark("scenes-vqa").items("test", 2)
 
-        item = get_benchmark("scenes-vqa").items("test", 1)[0]
+    @pytest.fixture
+    def row(self, items):
+        item = items[0]
         messages = plain(item.conversation.to_json())
         return {"id": item.id, "image": item.id, "messages": messages, "item": 0}
 
     @pytest.fixture
-    def shown(self, tmp_path, row):
+    def shown(self, tmp_path, items):
         made = make_run(tmp_path / "run", "scenes-vqa", items=2, n=1)
-        found = Shown(made)
-        found._places = {found._items[0].id: 0, found._items[1].id: 1}
+        found = Shown(made)  # whose items have other names
+        found._places = {item.id: place for place, item in enumerate(items)}
+        found._again._names = {place: item.id for place, item in enumerate(items)}
         return found
 
     def test_the_same_picture(self, shown, row):
@@ -313,14 +317,14 @@ class TestShown:
         assert found.to_json() == row["messages"]
         assert len(found.images) == 1
 
-    def test_none_and_another_items(self, shown, row):
+    def test_none_and_another_items(self, shown, items, row):
         assert shown.of(row | {"image": None, "messages": None}).images == []
-        other = shown._items[1]
+        other = items[1]
         found = shown.of(row | {"image": other.id, "messages": None})
         assert found.images[0].tobytes() == other.image.tobytes()
 
-    def test_another_picture_or_question_is_not_taken(self, shown, row):
-        other = shown._items[1]
+    def test_another_picture_or_question_is_not_taken(self, shown, items, row):
+        other = items[1]
         assert "the run was shown sha256:" in shown.of(row | {"image": other.id})
         words = json.loads(json.dumps(row["messages"]).replace('"text": "', '"text": "Now: '))
         assert "other words" in shown.of(row | {"messages": words})

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from lookback.exports.request import Request
+from lookback.plain import finite, plain
 from lookback.runs import Run
 from lookback.runs.layout import HEAD_COLUMNS, TOKEN_COLUMNS
-from lookback.runs.shards import by_shard
+from lookback.runs.part import by_shard
 from lookback.scores.base import best_first
 from lookback.signals import BY_LAYER
 
@@ -97,21 +97,3 @@ def _item(row: Row) -> Row:
 def _read(text: str | None) -> Any:
     """What JSON of a run says: numbers that are none are null, half characters U+FFFD."""
     return None if text is None else plain(json.loads(text))
-
-
-def finite(value: float | None) -> float | None:
-    """The number, or None for NaN and the infinities: JSON has no such numbers."""
-    return None if value is None or not math.isfinite(value) else value
-
-
-def plain(value: Any) -> Any:
-    """Data that every reader of JSON takes."""
-    if isinstance(value, dict):
-        return {plain(key): plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
-    if isinstance(value, float):
-        return finite(value)
-    if isinstance(value, str):  # lone surrogates, which no encoding can carry
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return value

@@ -6,7 +6,6 @@ benchmark (messages, truth) is JSON text, all else is typed.
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Iterator
@@ -19,12 +18,11 @@ from lookback.exports.libraries import need
 from lookback.exports.outcomes import Tally
 from lookback.exports.request import Request, Written
 from lookback.exports.shown import Shown
-from lookback.runs.layout import SHARD, RunError
+from lookback.pages import encoded
+from lookback.runs.layout import SHARD
 from lookback.signals import BY_LAYER, SIGNALS
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from lookback.engines import Progress
 
 WORDS = ("id", "question", "messages", "source", "truth", "image_of")
@@ -53,7 +51,7 @@ def write(request: Request, progress: Progress) -> Written:
                     writer.write_table(pa.Table.from_pylist(waiting, schema=schema))
                     waiting = []
                 progress(number, len(run.items))
-        written = rows.written(tally)
+        written = tally.written(rows.images if request.images else None)
         card = make_card(request, written, split, features)
         (folder / "README.md").write_text(card, encoding="utf-8")
     return written
@@ -93,19 +91,16 @@ def make_features(datasets: Any, request: Request) -> Any:
 
 
 class _Rows:
-    """Makes rows, and counts them."""
+    """Makes rows, and counts their images."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.shown = Shown(request.run) if request.images else None
-        self.items = self.failed = self.candidates = self.images = 0
+        self.images = 0
 
     def make(self, entry: Entry) -> Iterator[Row]:
         """The rows of an item: one, or one per candidate."""
         row = entry.item
-        self.items += 1
-        self.failed += row["error"] is not None
-        self.candidates += len(entry.candidates)
         item = {name: row[name] for name in ("item", "id", "question")}
         item |= {name: _json(row[name]) for name in JSON} | {"image_of": row["image"]}
         if self.shown is not None:
@@ -121,23 +116,9 @@ class _Rows:
         assert self.shown is not None
         if row["error"] is not None:
             return []
-        shown = self.shown.of(row)
-        if isinstance(shown, str):
-            raise RunError(f"no image of {row['id']!r}: {shown}; --no-images goes without")
-        self.images += len(shown.images)
-        return [{"bytes": png(image), "path": None} for image in shown.images]
-
-    def written(self, tally: Tally) -> Written:
-        """What was written."""
-        images = self.images if self.request.images else None
-        return Written(self.items, self.failed, self.candidates, images, tally.means())
-
-
-def png(image: Image) -> bytes:
-    """An image without loss."""
-    held = io.BytesIO()
-    image.save(held, "png")
-    return held.getvalue()
+        shown = self.shown.needed(row).images
+        self.images += len(shown)
+        return [{"bytes": encoded(image), "path": None} for image in shown]
 
 
 def _json(data: Any) -> str | None:

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import lookback
-from lookback.exports.entries import plain
 from lookback.exports.outcomes import Tally
 from lookback.exports.request import Request
+from lookback.plain import plain
 from lookback.runs import Run
 
 SAMPLED = ("temperature", "top_p", "seed")
@@ -63,10 +63,11 @@ def make_spec(request: Request) -> Any:
     )
 
 
-def make_results(request: Request, tally: Tally, items: int, failed: int) -> Any:
+def make_results(request: Request, tally: Tally) -> Any:
     """The mean of each scorer's outcomes and its standard error, as Inspect computes them."""
     from inspect_ai.log import EvalMetric, EvalResults, EvalScore
 
+    done = tally.items - tally.failed
     scores = []
     for name, mean in tally.means().items():
         if mean is None:
@@ -78,12 +79,12 @@ def make_results(request: Request, tally: Tally, items: int, failed: int) -> Any
                 name=name,
                 scorer=name,
                 scored_samples=count,
-                unscored_samples=items - failed - count,
+                unscored_samples=done - count,
                 params=plain(request.settings_of(name)),
                 metrics={key: EvalMetric(name=key, value=v) for key, v in values.items()},
             )
         )
-    return EvalResults(total_samples=items, completed_samples=items - failed, scores=scores)
+    return EvalResults(total_samples=tally.items, completed_samples=done, scores=scores)
 
 
 def _scorer(name: str, request: Request) -> Any:

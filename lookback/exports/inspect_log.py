@@ -11,14 +11,15 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from lookback.conversations import Conversation
-from lookback.exports.entries import Entry, Row, entries, plain
+from lookback.exports.entries import Entry, Row, entries
 from lookback.exports.inspect_head import make_results, make_spec
 from lookback.exports.libraries import need
 from lookback.exports.outcomes import Tally
 from lookback.exports.request import Request, Written
 from lookback.exports.shown import Shown
 from lookback.pages import image_uri
-from lookback.runs.layout import RunError, replacing
+from lookback.plain import plain
+from lookback.runs.layout import replacing
 
 if TYPE_CHECKING:
     from lookback.engines import Progress
@@ -43,12 +44,11 @@ def write(request: Request, progress: Progress) -> Written:
         progress(number, len(run.items))
     first = request.scorers[0]
     step = {"n": request.size, "scorer": first} | plain(request.settings_of(first))
-    failed = sum(one.error is not None for one in made)
     log = EvalLog(
         status=STATUS[run.manifest.status],
         eval=make_spec(request),
         plan=EvalPlan(steps=[EvalPlanStep(solver="lookback/best_of", params=step)]),
-        results=make_results(request, tally, len(made), failed),
+        results=make_results(request, tally),
         error=EvalError(message="every item failed", traceback="", traceback_ansi="")
         if run.manifest.status == "failed"
         else None,
@@ -57,9 +57,7 @@ def write(request: Request, progress: Progress) -> Written:
     request.out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(request.out) as temporary:
         write_eval_log(log, str(temporary), format=request.out.suffix[1:])
-    candidates = sum(len(one.metadata["candidates"]) for one in made)
-    images = samples.images if request.images else None
-    return Written(len(made), failed, candidates, images, tally.means(), samples.notes())
+    return tally.written(samples.images if request.images else None, samples.notes())
 
 
 class _Samples:
@@ -116,10 +114,8 @@ class _Samples:
         """What was asked, as Inspect's messages."""
         if self.shown is None or row["error"] is not None:
             return _by_name(row)
-        shown = self.shown.of(row)
+        shown = self.shown.needed(row) if self.request.insist else self.shown.of(row)
         if isinstance(shown, str):
-            if self.request.insist:
-                raise RunError(f"no image of {row['id']!r}: {shown}; --no-images goes without")
             self.lost.append((row["id"], shown))
             return _by_name(row)
         self.images += len(shown.images)

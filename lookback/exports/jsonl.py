@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from lookback.exports.entries import Entry, entries, plain
+from lookback.exports.entries import Entry, entries
 from lookback.exports.outcomes import Tally
 from lookback.exports.request import Request, Written
+from lookback.plain import plain
 from lookback.runs.layout import replacing
 
 if TYPE_CHECKING:
@@ -18,18 +19,15 @@ if TYPE_CHECKING:
 def write(request: Request, progress: Progress) -> Written:
     """Write the file, item after item; it takes its name when it is whole."""
     run, out = request.run, request.out
-    total, failed, candidates = len(run.items), 0, 0
-    tally = Tally.of(request)
+    total, tally = len(run.items), Tally.of(request)
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         for number, entry in enumerate(entries(request), start=1):
-            failed += entry.item["error"] is not None
-            candidates += len(entry.candidates)
             tally.add(entry)
             for line in _lines(request, entry):
                 file.write(to_json(line) + "\n")
             progress(number, total)
-    return Written(total, failed, candidates, metrics=tally.means())
+    return tally.written()
 
 
 def _lines(request: Request, entry: Entry) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lookback.exports.entries import Entry
-from lookback.exports.request import Request
+from lookback.exports.request import Request, Written
 from lookback.runs import Run
 from lookback.runs.part import Complete, items_with_quality
 from lookback.scores.base import Scorer, get_scorer
@@ -16,17 +16,23 @@ from lookback.studies.shared.selection import outcome_of
 
 @dataclass
 class Tally:
-    """The outcomes of each scorer, on the items all of whose candidates have a quality.
+    """How many items and candidates there were, and the outcomes of each scorer.
+
+    Outcomes are of the items all of whose candidates have a quality.
 
     Attributes:
         scorers: those asked for, by name.
         known: the positions of these items.
         values: what was added, by scorer.
+        items, failed, candidates: how many were added.
     """
 
     scorers: dict[str, Scorer]
     known: set[int]
     values: dict[str, list[float]] = field(default_factory=dict)
+    items: int = 0
+    failed: int = 0
+    candidates: int = 0
 
     @classmethod
     def of(cls, request: Request) -> Tally:
@@ -36,6 +42,9 @@ class Tally:
 
     def add(self, entry: Entry) -> dict[str, float]:
         """Count an item; the outcome of each scorer on it, nothing where no quality is known."""
+        self.items += 1
+        self.failed += entry.item["error"] is not None
+        self.candidates += len(entry.candidates)
         if entry.item["item"] not in self.known:
             return {}
         found = {name: outcome(scorer, entry) for name, scorer in self.scorers.items()}
@@ -46,6 +55,10 @@ class Tally:
     def means(self) -> dict[str, float | None]:
         """The mean of each scorer's outcomes; None if no quality is known."""
         return {name: float(np.mean(v)) if v else None for name, v in self.values.items()}
+
+    def written(self, images: int | None = None, notes: tuple[str, ...] = ()) -> Written:
+        """What was written, if all that was added was."""
+        return Written(self.items, self.failed, self.candidates, images, self.means(), notes)
 
     def stderr(self, scorer: str) -> float:
         """The standard error of its mean; 0 of one item, as Inspect has it."""

@@ -1,17 +1,18 @@
 """What the model was shown, once more: conversations of a run's items with their images.
 
-A run keeps names and hashes of images, not the images: they come from the benchmark again, and one
-whose hash is another is not taken.
+They come from the benchmark again; an image whose hash is another than the run's is not taken.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from lookback.benchmarks.base import Item, get_benchmark
+from lookback.benchmarks.base import Item
 from lookback.conversations import Conversation
 from lookback.exports.entries import Row
 from lookback.runs import Run
+from lookback.runs.again import Again
+from lookback.runs.layout import RunError
 
 HASHED = "sha256:"
 
@@ -20,24 +21,16 @@ class Shown:
     """The conversations of a run's items."""
 
     def __init__(self, run: Run) -> None:
-        self._places: dict[str, int] = {}
-        self._items: Any = None
-        self._reason = ""
-        try:
-            benchmark = get_benchmark(run.benchmark, run.manifest.data)
-            self._items = benchmark.items(str(run.settings["split"]))
-        except (OSError, ValueError, ImportError) as error:
-            self._reason = str(error)
-            return
-        names = run.items["id"].to_pylist()
-        self._places = dict(zip(names, run.items["item"].to_pylist(), strict=True))
+        self._again = Again(run)
+        places, names = (run.items[column].to_pylist() for column in ("item", "id"))
+        self._places: dict[str, int] = dict(zip(names, places, strict=True))
 
     def of(self, row: Row) -> Conversation | str:
         """What was asked of an item, with images (those of another item in a control with random
         images); or why they cannot be had.
         """
-        if self._items is None:
-            return self._reason
+        if self._again.reason:
+            return self._again.reason
         try:
             own = self._item(row["id"]).conversation
             if row["image"] is None:
@@ -51,11 +44,19 @@ class Shown:
             return str(error)
         return _difference(shown, row["messages"]) or shown
 
+    def needed(self, row: Row) -> Conversation:
+        """The same.
+
+        Raises:
+            RunError: the images cannot be had.
+        """
+        shown = self.of(row)
+        if isinstance(shown, str):
+            raise RunError(f"no image of {row['id']!r}: {shown}; --no-images goes without")
+        return shown
+
     def _item(self, name: str) -> Item:
-        item: Item = self._items[self._places[name]]
-        if item.id != name:
-            raise ValueError(f"the benchmark has {item.id} where the run has {name}")
-        return item
+        return self._again.item(self._places[name])
 
 
 def _difference(shown: Conversation, recorded: Any) -> str | None:

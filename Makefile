@@ -43,7 +43,7 @@ test-vllm: $(VLLM)/ready
 	PYTHONPATH=tests/inside_vllm/site $(VLLM)/bin/pytest tests/inside_vllm
 
 # Other libraries, each with an environment of its own.
-test-integrations: test-tools
+test-integrations: test-trl test-lmms-eval test-tools
 
 # LookBack as a reward for GRPO: real steps with TRL's trainer.
 test-trl: $(TRL)/ready

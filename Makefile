@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 VLLM := .venv-vllm
+TRL := .venv-trl
+LMMS := .venv-lmms
+TOOLS := .venv-tools
 # By its exact version, and before all else: a range would pull the newest build with all of CUDA.
 TORCH := torch==2.13.0
 
@@ -13,6 +16,7 @@ SEED ?= 1
 .PHONY: demo test bench hostile lint types tests test-zoo test-oldest test-wheel clean
 .PHONY: docs notebooks commands-page models-table bench-scorers train-embedded evaluate-embedded
 .PHONY: reproduce budget pictures explorer-picture test-vllm bench-vllm load
+.PHONY: test-integrations test-trl test-lmms-eval test-tools grpo
 
 demo: $(VENV)/ready
 	$(BIN)/python examples/demo.py
@@ -37,6 +41,25 @@ test-oldest: $(OLDEST)/ready
 # The engine inside vLLM, which pins libraries of its own.
 test-vllm: $(VLLM)/ready
 	PYTHONPATH=tests/inside_vllm/site $(VLLM)/bin/pytest tests/inside_vllm
+
+# Other libraries, each with an environment of its own.
+test-integrations: test-trl test-lmms-eval test-tools
+
+# LookBack as a reward for GRPO: real steps with TRL's trainer.
+test-trl: $(TRL)/ready
+	$(TRL)/bin/pytest tests/with_trl
+
+# What a reward does to the embedded model, before and after; goes on where it was stopped.
+grpo: $(TRL)/ready
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(TRL)/bin/python -m tools.grpo --docs docs/trl.md
+
+# The model that lmms-eval asks.
+test-lmms-eval: $(LMMS)/ready
+	HF_HUB_OFFLINE=1 $(LMMS)/bin/pytest tests/with_lmms_eval
+
+# What `lookback export` writes, read by Inspect AI and datasets; docs/clients.md, tool by tool.
+test-tools: $(TOOLS)/ready
+	$(TOOLS)/bin/pytest tests/with_tools
 
 # The long tail: decoders of text models behind LLaVA's tower, each against eager maps.
 test-zoo: $(VENV)/ready
@@ -160,5 +183,39 @@ $(VLLM)/ready: pyproject.toml
 	$(VLLM)/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
+# Without torchvision, as the rest: image processors have another way, and it must fit torch's build.
+$(TRL)/ready: pyproject.toml constraints.txt
+	test -x $(TRL)/bin/python || $(PYTHON) -m venv $(TRL)
+	$(TRL)/bin/python -m pip install --quiet --upgrade pip
+	$(TRL)/bin/python -m pip install --quiet --constraint constraints.txt $(TORCH)
+	$(TRL)/bin/python -m pip install --quiet --constraint constraints.txt \
+		'trl==1.16.*' datasets pytest hypothesis --editable .
+	touch $@
+
+# lmms-eval without what it asks for: torchvision for CUDA, which does not load beside a torch for CPUs,
+# and libraries of tasks and models that are not tried here. What follows it is what its command imports.
+$(LMMS)/ready: pyproject.toml constraints.txt
+	test -x $(LMMS)/bin/python || $(PYTHON) -m venv $(LMMS)
+	$(LMMS)/bin/python -m pip install --quiet --upgrade pip
+	$(LMMS)/bin/python -m pip install --quiet --constraint constraints.txt $(TORCH)
+	$(LMMS)/bin/python -m pip install --quiet --constraint constraints.txt --editable . pytest \
+		hypothesis accelerate datasets evaluate loguru pytablewriter sacrebleu tenacity pyyaml \
+		python-dotenv jsonlines numexpr openai tiktoken scikit-learn
+	$(LMMS)/bin/python -m pip install --quiet --no-deps lmms-eval==0.7.3
+	touch $@
+
+# Without constraints.txt, whose pins of others' dependencies these libraries do not share. VLMEvalKit
+# is asked for its client of OpenAI's API alone, so it comes without all that its models would need.
+$(TOOLS)/ready: pyproject.toml
+	test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --upgrade pip
+	$(TOOLS)/bin/python -m pip install --quiet $(TORCH)
+	$(TOOLS)/bin/python -m pip install --quiet --editable '.[serve,export]' 'openai>=2' \
+		'langchain-openai>=1' 'llama-index-llms-openai-like>=0.8' requests matplotlib \
+		pytest hypothesis selenium
+	$(TOOLS)/bin/python -m pip install --quiet --no-deps ms-vlmeval==0.0.20 validators sty
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(OLDEST) $(VLLM) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(VLLM) $(TRL) $(LMMS) $(TOOLS) build dist *.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis

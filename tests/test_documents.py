@@ -27,8 +27,10 @@ from tools.site import commands, fetched
 from tools.site.pages import OUTSIDE, relink
 
 ALL = PAGES + NOTEBOOKS
-# test_contributing.py, test_own_data_doc.py, runs/test_ray.py, server/test_serve_doc.py
+# test_contributing.py, test_own_data_doc.py, runs/test_ray.py, server/test_serve_doc.py,
+# with_tools, with_trl/test_grpo.py, integrations/test_custom_generate.py
 RUN_ELSEWHERE = {"CONTRIBUTING.md", "own-data.md", "scale.md", "serve.md", "vllm.md"}
+RUN_ELSEWHERE |= {"clients.md", "export.md", "trl.md", "custom-generate.md"}
 COMMANDS = typer.main.get_command(app)
 
 

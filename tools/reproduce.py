@@ -66,9 +66,9 @@ def update(docs: Path, studies: Path, names: Sequence[str] | None = None) -> Non
     new = STUDIES.names() if names is None else list(names)
     text = docs.read_text(encoding="utf-8")
     figures = docs.with_suffix("")
-    figures.mkdir(exist_ok=True)
     for name in re.findall(rf"\({figures.name}/([a-z-]+)\.png\)", text):
         if name in new:
+            figures.mkdir(exist_ok=True)
             shutil.copy(studies / f"{name}.png", figures / f"{name}.png")
 
     def table(match: re.Match[str]) -> str:

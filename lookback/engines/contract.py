@@ -108,12 +108,14 @@ class Engine(Protocol):
         abilities: what it can do.
         in_flight: how many questions `sample_many` should be given at once; 1 for an engine that
             answers one after another.
+        end_tokens: ids that end a response and are no part of it, as far as the engine knows any.
     """
 
     name: str
     family: Family
     abilities: frozenset[Ability]
     in_flight: int = 1
+    end_tokens: Sequence[int] = ()
 
     def identity(self) -> Identity:
         """Which model this is."""

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from lookback.benchmarks.base import get_benchmark
+from lookback.plain import whole_text
+from lookback.runs.again import Again
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -50,8 +51,7 @@ def clean(text: object) -> str:
     Lone surrogates, which no encoding can carry, become U+FFFD, and so do control characters,
     which HTML does not allow. Templates do this to every value.
     """
-    whole = str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return whole.translate(_CONTROLS)
+    return whole_text(str(text)).translate(_CONTROLS)
 
 
 def data_uri(kind: str, data: bytes) -> str:
@@ -69,27 +69,23 @@ def image_uri(image: Image, largest: int = 512) -> str:
     picture = image.convert("RGB")
     picture.thumbnail((largest, largest))
     form = "png" if max(picture.size) <= LOSSLESS else "webp"
+    return data_uri(f"image/{form}", encoded(picture, form, quality=85))
+
+
+def encoded(image: Image, form: str = "png", **settings: Any) -> bytes:
+    """An image as the bytes of a file; as PNG, without loss."""
     buffer = io.BytesIO()
-    picture.save(buffer, form, quality=85)
-    return data_uri(f"image/{form}", buffer.getvalue())
+    image.save(buffer, form, **settings)
+    return buffer.getvalue()
 
 
 def images(run: Run) -> Callable[[int], Image | str]:
     """Gives the image of the item at a position of the split, or says why there is none."""
-    try:
-        items = get_benchmark(run.benchmark, run.manifest.data).items(str(run.settings["split"]))
-    except (OSError, ValueError, ImportError) as error:
-        reason = str(error)
-        return lambda place: reason
-
-    ids = dict(zip(run.items["item"].to_pylist(), run.items["id"].to_pylist(), strict=True))
+    again = Again(run)
 
     def image(place: int) -> Image | str:
         try:
-            item = items[place]
-            if item.id != ids[place]:
-                return f"the benchmark has {item.id} where the run has {ids[place]}"
-            return item.image or "this question is asked without an image"
+            return again.item(place).image or "this question is asked without an image"
         except (OSError, ValueError, IndexError) as error:
             return str(error)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,8 +15,30 @@ from lookback.scores.formula import Array
 from lookback.signals import SIGNALS, Floats
 
 
-class Part(Run):
-    """A run's candidates and scores of some of its items; the folder and manifest are the run's.
+class SomeOf(Run):
+    """Some of a run, whose folder and manifest are the run's.
+
+    It is not opened again: in an object store that is a request per shard.
+
+    Args:
+        run: the whole.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.path, self.folders, self.manifest = run.path, run.folders, run.manifest
+        self._parts, self._folder_of = run._parts, run._folder_of
+        self._shards, self._verified = run._shards, run._verified
+        self._clear()
+        self._whole = run
+
+    @cached_property
+    def steered(self) -> bool:
+        """As the whole is."""
+        return self._whole.steered
+
+
+class Part(SomeOf):
+    """A run's candidates and scores of some of its items.
 
     Args:
         run: the whole.
@@ -24,18 +46,8 @@ class Part(Run):
     """
 
     def __init__(self, run: Run, positions: NDArray[np.int64]) -> None:
-        # Not opened again: in an object store that is a request per shard.
-        self.path, self.folders, self.manifest = run.path, run.folders, run.manifest
-        self._parts, self._folder_of = run._parts, run._folder_of
-        self._shards, self._verified = run._shards, run._verified
-        self._clear()
-        self._whole = run
+        super().__init__(run)
         self._kept = np.isin(run.head["item"].to_numpy(), positions)  # (R,)
-
-    @cached_property
-    def steered(self) -> bool:
-        """As the whole is."""
-        return self._whole.steered
 
     @cached_property
     def n(self) -> int:
@@ -79,6 +91,37 @@ class Complete(Part):
     def __init__(self, run: Run) -> None:
         super().__init__(run, run.places)
         self._kept = ~run.pruned
+
+
+class Shard(SomeOf):
+    """The items of one shard: the tokens of a long run need not be in memory at once.
+
+    Args:
+        run: the whole, which says how many candidates an item has and which scorers are recorded.
+        shard: its number.
+    """
+
+    def __init__(self, run: Run, shard: int) -> None:
+        super().__init__(run)
+        self._shards = {
+            table: [shard] if shard in numbers else [] for table, numbers in run._shards.items()
+        }
+
+    @cached_property
+    def n(self) -> int:
+        """How many candidates an item of the whole has, at most."""
+        return self._whole.n
+
+    @property
+    def recorded(self) -> list[str]:
+        """Those of the whole."""
+        return self._whole.recorded
+
+
+def by_shard(run: Run) -> Iterator[Run]:
+    """A run's complete shards in their order, each as a run of its own items."""
+    for shard in run._shards["items"]:
+        yield Shard(run, shard)
 
 
 def items_with_quality(run: Run) -> Run:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from lookback.look import Look
 from lookback.pages.look_data import look_head, sums_of
+from lookback.plain import finite
 from lookback.rounding import rounded
 from lookback.server.asking import Draw, Ranked
 from lookback.signals import PRUNED, WRITING, Candidate, Candidates
@@ -67,7 +67,7 @@ def drawn(found: Candidates) -> int:
 def facts(one: Candidate, place: int, of: int, ranked: Ranked) -> dict[str, Any]:
     """What LookBack says of one response."""
     return {
-        "score": number(one.score),
+        "score": finite(one.score),
         "rank": place + 1,
         "of": of,
         "scorer": ranked.scorer.name,
@@ -111,12 +111,7 @@ def logprobs(one: Candidate, start: int = 0, stop: int | None = None) -> dict[st
 def _token(text: str, log_prob: float) -> dict[str, Any]:
     """A token that is a part of a character has no text of its own, and no bytes are told."""
     known = list(text.encode()) if "\ufffd" not in text else None
-    return {"token": text, "logprob": number(log_prob), "bytes": known}
-
-
-def number(value: float | None) -> float | None:
-    """A number as JSON has them; None for one that is not finite."""
-    return None if value is None or not math.isfinite(value) else float(value)
+    return {"token": text, "logprob": finite(log_prob), "bytes": known}
 
 
 def scores(
@@ -154,4 +149,4 @@ def _map(found: Look, place: int) -> dict[str, Any]:
 
 def _finite(boxes: list[list[float]]) -> list[list[float | None]]:
     """A token that stands for no place has a box of nulls."""
-    return [[number(edge) for edge in box] for box in boxes]
+    return [[finite(edge) for edge in box] for box in boxes]

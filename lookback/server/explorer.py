@@ -6,7 +6,6 @@ client does, and pictures of scenes from here. What its script knows from the st
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypedDict
@@ -19,7 +18,7 @@ from lookback.benchmarks.scenes.scene import LOOKS, Scene, Thing, sample_scene
 from lookback.benchmarks.scenes.words import article, referable, reference, sentence
 from lookback.benchmarks.scenes.world import CATEGORIES, COLORS, COUNTS, IMAGE_SIZE, PLACES, SIZES
 from lookback.families import GENERIC
-from lookback.pages import data_uri
+from lookback.pages import data_uri, encoded
 from lookback.pages import render as render_page
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import A_FLOOR
@@ -205,6 +204,4 @@ def _whole(name: str, value: object, end: int) -> int:
 
 
 def _png(image: Image.Image) -> str:
-    buffer = io.BytesIO()
-    image.save(buffer, "png")
-    return data_uri("image/png", buffer.getvalue())
+    return data_uri("image/png", encoded(image))

@@ -73,7 +73,7 @@ class TestScore:
             lb.score(noise(), QUESTION, [[size]])
 
     def test_of_several_end_tokens_one_ends_a_response(self, lb, monkeypatch):
-        monkeypatch.setattr(lb, "_end_tokens", [40, 41])
+        monkeypatch.setattr(lb, "end_tokens", [40, 41])
         (ended,) = lb.score(noise(), QUESTION, [[30, 31]], keep_end=True)
         assert ended.token_ids.tolist() == [30, 31, 40]
 
@@ -154,7 +154,7 @@ class TestSample:
         monkeypatch.setattr(
             lb._decoder, "_forward", lambda ids, *a: (sizes.append(len(ids)), forward(ids, *a))[1]
         )
-        monkeypatch.setattr(lb, "_end_tokens", list(range(10, 90)))
+        monkeypatch.setattr(lb, "end_tokens", list(range(10, 90)))
         drawn = lb.sample(noise(), QUESTION, 40, **self.settings)
         ended = [c for c in drawn if c.finish == "end"]
         assert ended

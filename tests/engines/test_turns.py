@@ -354,7 +354,7 @@ def test_a_short_question_does_not_wait_for_a_long_one():
         log.append("short")
 
     thread = threading.Thread(target=short)
-    lb._end_tokens = []
+    lb.end_tokens = []
     lb.sample(noise(), QUESTION, 3, max_new_tokens=20, seed=1, progress=tell)
     thread.join(WAIT)
     assert log.index("short") <= 3

@@ -3,11 +3,10 @@
 import asyncio
 import json
 
-import httpx
 import openai
 import pytest
 from server.held_engine import until
-from server.serving import asked, plain, serving
+from server.serving import asked, connected, plain, serving
 
 from lookback.server.settings import Limits, Settings
 
@@ -86,9 +85,10 @@ def test_who_goes_away_is_given_up_in_vllm(client, inside):
     body = asked("Describe the picture.", seed=1, max_tokens=400, temperature=2.0, top_p=1.0)
     body["lookback"] = {"best_of": 64}
     for stream in (False, True):
-        with pytest.raises((httpx.ReadTimeout, TimeoutError)):
-            client.post("/v1/chat/completions", json=body | {"stream": stream}, timeout=0.15)
-    until(lambda: client.app.state.desk.at_work == 0)
+        with connected(client, body | {"stream": stream}):
+            until(lambda: _held(inside) > 0)
+        until(lambda: client.app.state.desk.at_work == 0)
+    assert "lookback_clients_gone_total 2.0" in client.get("/metrics").text
     until(lambda: _held(inside) == 0)
 
 

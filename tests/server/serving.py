@@ -2,6 +2,8 @@
 
 import base64
 import io
+import json
+import socket
 import threading
 from contextlib import contextmanager
 from functools import cache
@@ -60,6 +62,19 @@ def asked(question="What is in the picture?", *images, **more):
 
 def chat(client, **body):
     return client.post("/v1/chat/completions", json=body)
+
+
+@contextmanager
+def connected(client, body):
+    """A request whose client is there until the block's end, and then is gone."""
+    sent = json.dumps(body).encode()
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(sent)}\r\n\r\n"
+    )
+    with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
+        connection.sendall(head.encode() + sent)
+        yield
 
 
 def plain(question="What is in the picture?", seed=5):

@@ -49,7 +49,7 @@ def draw_candidates(
             top_k=draw.top_k,
             max_new_tokens=draw.max_new_tokens,
             seed=draw.seed,
-            end_tokens=engine._end_tokens,
+            end_tokens=engine.end_tokens,
             stopped=until.reached if draw.stop else None,
             progress=wish.progress,
             by_layer=wish.by_layer,

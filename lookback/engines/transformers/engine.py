@@ -88,7 +88,7 @@ class TransformersEngine(Engine):
             processor, self.family, self._decoder.image_token, video_token_id(model.config), prompt
         )
         self._prompter.check_can_ask()
-        self._end_tokens = end_token_ids(model)
+        self.end_tokens = end_token_ids(model)
         self._lock = turns_of(model)
         self._prefixes: Prefixes | None = None
 
@@ -126,7 +126,7 @@ class TransformersEngine(Engine):
         given = [responses] if isinstance(responses, (str, Candidate)) else list(responses)
         if not given:
             raise ValueError("no responses given: there is nothing to score")
-        end = self._end_tokens[:1] if keep_end else []
+        end = self.end_tokens[:1] if keep_end else []
 
         def work(inputs: Inputs, mask: torch.Tensor, ids: list[list[int]]) -> list[Continuation]:
             whole = [[*one, *end] for one in ids]

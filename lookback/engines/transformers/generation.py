@@ -34,6 +34,7 @@ class Generation(LastRow):
         padding: (B / returned, P), 0 where a prompt is padded, if that was given.
         owner: whose it is.
         by_layer: keep A_t in each layer too.
+        pad_token: what rows that have ended are filled up with.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Generation(LastRow):
         owner: object = None,
         *,
         by_layer: bool = False,
+        pad_token: int | None = None,
     ) -> None:
         super().__init__(torch.zeros(1, 0, dtype=torch.bool), by_layer=by_layer)
         self.given = given
@@ -56,6 +58,7 @@ class Generation(LastRow):
         self.end_tokens = end_tokens
         self.padding = padding
         self.owner = owner
+        self.pad_token = pad_token
         self.prompt: Tensor | None = None  # (B, P), known from the first pass on
         self.sequences: Tensor | None = None  # what generate returned, the very object
         self.signals: Tensor | None = None  # (4 or 4 + L, T, B), once it has returned
@@ -160,6 +163,20 @@ class Generation(LastRow):
         assert self._ids is not None
         rows = range(prompt * self.returned, (prompt + 1) * self.returned)
         return [(row, self._ids[row, self.prompt.shape[1] :].tolist()) for row in rows]
+
+    def ending(self, ids: list[int]) -> tuple[int, str]:
+        """How many of a row's ids are its response, and why it ended.
+
+        A row that a stop string (or another criterion) ended is filled up like one with an end
+        token, but has none.
+        """
+        ended = next((t for t, token in enumerate(ids) if token in self.end_tokens), None)
+        if ended is not None:
+            return ended, "end"
+        length = len(ids)
+        while length and ids[length - 1] == self.pad_token:
+            length -= 1
+        return length, "stop" if length < len(ids) else "length"
 
     def _whole_prompt(self, ids: Tensor, past: int) -> Tensor:
         """The ids of the whole prompt, (B, P), of which the first pass brings some."""

@@ -167,9 +167,8 @@ class Recorder:
         prompter = self._prompter()
         items = []
         for i, (row, ids) in enumerate(generation.responses(prompt)):
-            ended = [t for t, token in enumerate(ids) if token in generation.end_tokens]
-            length = ended[0] if ended else len(ids)
-            found = Continuation.of(ids[:length], signals[..., row], "end" if ended else "length")
+            length, finish = generation.ending(ids)
+            found = Continuation.of(ids[:length], signals[..., row], finish)
             items.append(make_candidate(prompter, prompt_ids, i, found))
         words = [token for token in prompt_ids if token not in self._media]
         return Candidates(
@@ -272,6 +271,7 @@ class Recorder:
             padding if isinstance(padding, Tensor) else None,
             owner=self,
             by_layer=self.by_layer,
+            pad_token=settings.pad_token_id,
         )
 
     def _own(self) -> Generation | None:

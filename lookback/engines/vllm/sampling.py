@@ -127,7 +127,7 @@ class Drawing:
             None if self.question.calls is None else Part(self.writing),
             max_tokens=self.steps,
             ignore_eos=True,
-            stop_token_ids=self.engine.end_tokens,
+            stop_token_ids=list(self.engine.end_tokens),
             stop=stop or None,
             detokenize=bool(stop),
             include_stop_str_in_output=True,

@@ -7,7 +7,7 @@ go on where they were. So nothing is drawn that a checkpoint would have ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ async def draw_steered(
     prompt: Prompt,
     asking: Asking,
     writing: Writing,
-    end_tokens: list[int],
+    end_tokens: Sequence[int],
     rule: Pruning,
     stopped: Callable[[list[int]], bool] | None,
     complete: Callable[[Continuation], Continuation],
@@ -55,7 +55,7 @@ async def draw_steered(
     drawn = Drawn(n, end_tokens, stopped)
     at = 0
     for end in [*(t for t in range(1, steps) if rule.due(t)), steps]:
-        settings = {"max_tokens": end - at, "stop_token_ids": end_tokens} | SETTINGS
+        settings = {"max_tokens": end - at, "stop_token_ids": list(end_tokens)} | SETTINGS
         work = []
         for i in drawn.alive:
             request = replace(asking, length=end - at, index=i, done=at)

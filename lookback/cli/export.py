@@ -1,0 +1,121 @@
+"""The command `export`: a run as other tools read it. Parse, call, print."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lookback.cli.app import AllowOutside, Json, app, complete_scorer
+from lookback.cli.terminal import LONGEST, long_progress, print_json, say
+from lookback.exports.formats import FORMATS, get_format
+from lookback.limits import one_line
+from lookback.storage import to_path
+
+_LISTED = "; ".join(f"{one.name}: {one.about}" for one in FORMATS.values())
+WHAT = "What is written"
+
+
+@app.command("export")
+def export_run(
+    run: Annotated[str, typer.Argument(help="The folder of a run; here or at s3://, gs://, ...")],
+    to: Annotated[
+        str,
+        typer.Option(metavar="FORMAT", help=f"{_LISTED}.", show_default=False),
+    ],
+    out: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH",
+            help="The file or (hf-dataset) folder to make; what is there is not written over.",
+            show_default=False,
+        ),
+    ],
+    scorers: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME,NAME",
+            help="Whose scores and ranks candidates get; the first one's picks are the answers. By "
+            "default lookback.",
+            show_default=False,
+            autocompletion=complete_scorer,
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(
+            help="LookBack's α; by default the model family's.",
+            show_default=False,
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    lam: Annotated[
+        float | None,
+        typer.Option(
+            help="LookBack's λ; by default the model family's.",
+            show_default=False,
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    n: Annotated[
+        int | None,
+        typer.Option(
+            "-n",
+            "--n",
+            help="Of each item the first so many candidates; by default all.",
+            show_default=False,
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    flat: Annotated[
+        bool,
+        typer.Option(
+            "--flat", help="jsonl, hf-dataset: a row per candidate.", rich_help_panel=WHAT
+        ),
+    ] = False,
+    signals: Annotated[
+        bool,
+        typer.Option(
+            "--signals", help="With tokens and what was recorded of each.", rich_help_panel=WHAT
+        ),
+    ] = False,
+    images: Annotated[
+        bool | None,
+        typer.Option(
+            "--images/--no-images",
+            help="inspect, hf-dataset: with the images; by default in inspect's logs alone.",
+            show_default=False,
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    allow_outside: AllowOutside = False,
+    as_json: Json = False,
+) -> None:
+    """A run for other tools: JSON lines, a log of Inspect AI, or a dataset with a card."""
+    from lookback.exports.request import Request, shared_params
+    from lookback.exports.writing import export
+    from lookback.runs import open_run
+
+    get_format(to)
+    names = tuple(name for given in scorers or ["lookback"] for name in given.split(","))
+    params = shared_params(names, alpha, lam)
+    opened = open_run(run)
+    if opened.manifest.status == "running":
+        say(f"{run} is not finished: this is a part of it (`lookback runs status`)")
+    request = Request(opened, to_path(out), names, params, n)
+    with long_progress(f"{to} to {out}", "items") as bar:
+        written = export(to, request, bar, flat=flat, signals=signals, images=images)
+    for note in written.notes:
+        say(note)
+    if as_json:
+        head = {"format": to, "run": run, "id": opened.id, "out": str(request.out)}
+        print_json(head | written.to_dict())
+        return
+    parts = [f"{written.items} items", f"{written.failed} failed"]
+    parts.append(f"{written.candidates} candidates")
+    parts += [] if written.images is None else [f"{written.images} images"]
+    print(one_line(f"{out}: {', '.join(parts)}", LONGEST))
+    for name, value in written.metrics.items():
+        if value is not None:
+            print(f"best of {request.size} by {name}: mean quality {value:.4f}")

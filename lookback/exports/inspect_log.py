@@ -1,0 +1,166 @@
+"""A run as a log of Inspect AI: a sample per item, with the pick of the first scorer as its output.
+
+Each scorer of the export is a scorer of the log: its value is the quality of its pick, its mean is
+what `lookback study main` shows. All candidates are in the samples' metadata. Inspect's own
+`write_eval_log` writes the file, which holds all samples at once.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from lookback.conversations import Conversation
+from lookback.exports.entries import Entry, Row, entries
+from lookback.exports.inspect_head import make_results, make_spec
+from lookback.exports.libraries import need
+from lookback.exports.outcomes import Tally
+from lookback.exports.request import Request, Written
+from lookback.exports.shown import Shown
+from lookback.pages import image_uri
+from lookback.plain import plain
+from lookback.runs.layout import replacing
+
+if TYPE_CHECKING:
+    from lookback.engines import Progress
+
+LARGEST = 512
+"""Pixels of the longer side of an image in a log, at most."""
+STOPS = {"end": "stop", "length": "max_tokens", "stop": "stop"}
+"""Why a candidate ended, as Inspect calls it."""
+STATUS = {"finished": "success", "running": "cancelled", "failed": "error"}
+
+
+def write(request: Request, progress: Progress) -> Written:
+    """Write the log."""
+    need("inspect_ai", "inspect-ai", "inspect")
+    from inspect_ai.log import EvalError, EvalLog, EvalPlan, EvalPlanStep, write_eval_log
+
+    run, tally = request.run, Tally.of(request)
+    samples = _Samples(request)
+    made = []
+    for number, entry in enumerate(entries(request), start=1):
+        made.append(samples.make(entry, tally.add(entry)))
+        progress(number, len(run.items))
+    first = request.scorers[0]
+    step = {"n": request.size, "scorer": first} | plain(request.settings_of(first))
+    log = EvalLog(
+        status=STATUS[run.manifest.status],
+        eval=make_spec(request),
+        plan=EvalPlan(steps=[EvalPlanStep(solver="lookback/best_of", params=step)]),
+        results=make_results(request, tally),
+        error=EvalError(message="every item failed", traceback="", traceback_ansi="")
+        if run.manifest.status == "failed"
+        else None,
+        samples=made,
+    )
+    request.out.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(request.out) as temporary:
+        write_eval_log(log, str(temporary), format=request.out.suffix[1:])
+    return tally.written(samples.images if request.images else None, samples.notes())
+
+
+class _Samples:
+    """Makes samples, and counts what they lack."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.shown = Shown(request.run) if request.images else None
+        self.images = 0
+        self.lost: list[tuple[str, str]] = []
+
+    def make(self, entry: Entry, outcomes: dict[str, float]) -> Any:
+        """A sample of an item."""
+        from inspect_ai.log import EvalError, EvalSample
+        from inspect_ai.model import ChatMessageAssistant, ModelOutput
+
+        row, error = entry.item, entry.item["error"]
+        asked = self._messages(row)
+        pick = entry.pick(self.request.scorers[0])
+        said = [] if pick is None else [ChatMessageAssistant(content=pick["text"])]
+        keep = ("item", "question", "source", "truth", "image", "messages")
+        metadata = {name: row[name] for name in keep} | {"candidates": entry.candidates}
+        return EvalSample(
+            id=row["id"],
+            epoch=1,
+            input=asked,
+            target=json.dumps(row["truth"], ensure_ascii=False),
+            messages=[*asked, *said],
+            output=ModelOutput() if pick is None else self._output(pick),
+            scores=None if pick is None else self._scores(entry, outcomes),
+            metadata=metadata,
+            error=EvalError(message=error, traceback="", traceback_ansi="") if error else None,
+        )
+
+    def _output(self, pick: Row) -> Any:
+        from inspect_ai.model import ModelOutput
+
+        stop = STOPS.get(pick["finish"], "unknown")
+        return ModelOutput.from_content(self.request.run.model, pick["text"], stop_reason=stop)
+
+    def _scores(self, entry: Entry, outcomes: dict[str, float]) -> dict[str, Any]:
+        """By scorer: the quality of its pick, and which that is."""
+        from inspect_ai.scorer import Score
+
+        found = {}
+        for name, value in outcomes.items():
+            pick = entry.pick(name)
+            assert pick is not None
+            about = {"index": pick["index"], "score": pick["scores"][name]}
+            found[name] = Score(value=value, answer=pick["text"], metadata=about)
+        return found
+
+    def _messages(self, row: Row) -> list[Any]:
+        """What was asked, as Inspect's messages."""
+        if self.shown is None or row["error"] is not None:
+            return _by_name(row)
+        shown = self.shown.needed(row) if self.request.insist else self.shown.of(row)
+        if isinstance(shown, str):
+            self.lost.append((row["id"], shown))
+            return _by_name(row)
+        self.images += len(shown.images)
+        return [_message(turn) for turn in with_uris(shown)]
+
+    def notes(self) -> tuple[str, ...]:
+        """Which images are missing."""
+        if not self.lost:
+            return ()
+        name, why = self.lost[0]
+        return (f"{len(self.lost)} items are without their images, e.g. {name}: {why}",)
+
+
+def with_uris(shown: Conversation) -> list[dict[str, Any]]:
+    """Messages with images as data URIs, none larger than `LARGEST`."""
+    uris = iter([image_uri(image, LARGEST) for image in shown.images])
+    turns = shown.to_json()
+    for turn in turns:
+        for part in turn["content"]:
+            if part["type"] == "image":
+                part["image"] = next(uris)
+    return turns
+
+
+def _by_name(row: Row) -> list[Any]:
+    """What was asked with images by their names; format 1 kept the question alone."""
+    plainly = {"role": "user", "content": [{"type": "text", "text": row["question"]}]}
+    return [_message(turn) for turn in row["messages"] or [plainly]]
+
+
+def _message(turn: dict[str, Any]) -> Any:
+    from inspect_ai.model import ChatMessageAssistant, ChatMessageSystem, ChatMessageUser
+
+    kinds = {"system": ChatMessageSystem, "user": ChatMessageUser}
+    kind = kinds.get(turn["role"], ChatMessageAssistant)
+    return kind(content=[_content(part) for part in turn["content"]])
+
+
+def _content(part: dict[str, Any]) -> Any:
+    """A text or an image; of what is not in the log, its name."""
+    from inspect_ai.model import ContentImage, ContentText
+
+    kind = part["type"]
+    if kind == "text":
+        return ContentText(text=part["text"])
+    if kind == "image" and str(part["image"]).startswith("data:"):
+        return ContentImage(image=part["image"])
+    return ContentText(text=f"[{kind}: {part[kind]}]")

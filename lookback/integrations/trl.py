@@ -1,0 +1,227 @@
+"""TRL: a scorer as the reward of GRPO, or of any trainer that calls reward functions as it does.
+
+    from lookback.integrations.trl import reward
+
+    GRPOTrainer(model=policy, reward_funcs=reward(lookback.load("llava-hf/llava-1.5-7b-hf")), ...)
+
+A reward function is a callable and nothing of TRL is needed here. Whose numbers they are is the
+engine's matter: a model of its own stays as it was; one around the policy itself changes with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lookback.engines import require
+from lookback.integrations.trl_prompts import asked_of, has_column, text_of
+from lookback.scores.base import NEEDS, get_scorer
+from lookback.scores.rehearsal import rehearse
+from lookback.signals import SIGNALS, Candidates
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+    from lookback.conversations import Conversation, SourceLike
+    from lookback.engines import Engine
+
+LOGGED = SIGNALS[:2]
+"""What the trainer's log gets beside the reward: log p and A_t, by which hacking is noticed."""
+
+
+def reward(
+    engine: Engine,
+    scorer: str = "lookback",
+    *,
+    source: SourceLike = None,
+    use_ids: bool = True,
+    **params: Any,
+) -> Reward:
+    """A reward function: the score of each completion, given its prompt and images.
+
+    Args:
+        engine: who scores. A model of its own (a frozen reference), or the policy itself:
+            `lookback.load(policy, processor)` with the very model that the trainer gets.
+        scorer: any scorer that needs no truth. One that compares candidates gets those of equal
+            prompts together.
+        source: what A_t is measured on, as for `Engine.score`.
+        use_ids: score the tokens that were drawn. False scores the completions' texts, for an
+            engine with another tokenizer than the policy's.
+        params: the scorer's settings, e.g. alpha and lam; the family's by default.
+
+    Raises:
+        ValueError: there is no such scorer, it needs a truth, or a setting is out of range.
+        SettingError: the scorer has no such setting.
+        AbilityError: the engine cannot do what the scorer needs.
+    """
+    return Reward(engine, scorer, source, use_ids, params)
+
+
+class Reward:
+    """What `reward` returns.
+
+    Attributes:
+        engine, scorer, source, use_ids, params: as `reward` was given them.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        scorer: str,
+        source: SourceLike,
+        use_ids: bool,
+        params: Mapping[str, Any],
+    ) -> None:
+        found = get_scorer(scorer)
+        if found.needs == "truth":
+            raise ValueError(
+                f"scorer {scorer!r} needs {NEEDS['truth']}: where that is known it is a reward by "
+                "itself, a function of the completions and the dataset's columns"
+            )
+        rehearse(found, params, 2)
+        require(engine, ("score", *found.uses), f"a reward by scorer {scorer!r}")
+        self.engine, self.scorer, self.params = engine, scorer, dict(params)
+        self.source, self.use_ids = source, use_ids
+        self.__name__ = scorer  # as the trainer's log calls it
+        self._ids_agree = False
+
+    def __repr__(self) -> str:
+        return f"reward({self.engine!r}, {self.scorer!r})"
+
+    def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        **columns: Any,
+    ) -> list[float | None]:
+        """A reward per completion; None, which TRL leaves out, where there is nothing to score.
+
+        That is a completion without a token but its end, and a row whose image is empty.
+
+        Args:
+            prompts: one per completion: messages, or a text, which is then the whole question.
+            completions: texts, or a list with the assistant's message each.
+            completion_ids: their tokens, the end token included where one was drawn.
+            columns: the dataset's, a value per completion: `images` or `image` (PIL images, paths,
+                bytes, or {"bytes": ..., "path": ...}); and what else a trainer hands over.
+
+        Raises:
+            ValueError: a row cannot be scored; the message names it.
+        """
+        texts = [text_of(i, one) for i, one in enumerate(completions)]
+        responses = self._responses(texts, completion_ids)
+        rewards: list[float | None] = [None] * len(responses)
+        signals: dict[str, list[Any]] = {name: [] for name in LOGGED}
+        with _at_rest(self.engine):
+            for rows, conversation in self._groups(prompts, responses, columns):
+                given = [responses[row] for row in rows]
+                found = self.engine.score(
+                    messages=conversation.messages(), responses=given, source=self.source
+                )
+                self._check_ids([texts[row] for row in rows], found)
+                scores = found.scores(self.scorer, **self.params).tolist()
+                for row, score in zip(rows, scores, strict=True):
+                    rewards[row] = None if np.isnan(score) else score
+                for name, values in signals.items():
+                    values += [getattr(one, name) for one in found]
+        self._log(signals, columns.get("log_metric"))
+        return rewards
+
+    def _responses(
+        self, texts: Sequence[str], completion_ids: Sequence[Sequence[int]] | None
+    ) -> list[Any]:
+        """What is scored of each completion; empty if nothing is."""
+        if not self.use_ids:
+            return [text if text.strip() else "" for text in texts]
+        if completion_ids is None:
+            raise ValueError(
+                "no completion_ids: give the tokens that were drawn, or score the texts, "
+                "reward(..., use_ids=False)"
+            )
+        return [self._without_end([int(token) for token in ids]) for ids in completion_ids]
+
+    def _without_end(self, ids: list[int]) -> list[int]:
+        return ids[:-1] if ids and ids[-1] in self.engine.end_tokens else ids
+
+    def _groups(
+        self, prompts: Sequence[Any], responses: Sequence[Any], columns: Mapping[str, Any]
+    ) -> list[tuple[list[int], Conversation]]:
+        """The rows of each prompt that have something to score, with what it asks."""
+        groups: dict[str, tuple[list[int], Conversation]] = {}
+        for row, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
+            if not response:
+                continue
+            conversation = asked_of(row, prompt, columns)
+            if self.source is None and has_column(columns) and not _has_source(conversation):
+                continue  # a row without an image in a dataset of images: not for this reward
+            key = json.dumps(conversation.to_json(), default=str)  # images by path or by hash
+            groups.setdefault(key, ([], conversation))[0].append(row)
+        return list(groups.values())
+
+    def _check_ids(self, texts: Sequence[str], found: Candidates) -> None:
+        """Check once that the engine reads the tokens as the policy's tokenizer does.
+
+        Raises:
+            ValueError: it reads none of them so: it is a model with another tokenizer.
+        """
+        if not self.use_ids or self._ids_agree:
+            return
+        both = [
+            ("".join(text.split()), "".join(one.text.split()))
+            for text, one in zip(texts, found, strict=True)
+        ]
+        told = [(text, read) for text, read in both if text]
+        self._ids_agree = any(text in read for text, read in told)
+        if told and not self._ids_agree:
+            raise ValueError(
+                f"completion_ids read {found[0].text!r:.60} here and {texts[0]!r:.60} there: "
+                f"{self.engine.name!r} has another tokenizer than the policy; score the texts, "
+                "reward(..., use_ids=False)"
+            )
+
+    def _log(
+        self, signals: Mapping[str, list[Any]], log_metric: Callable[[str, float], None] | None
+    ) -> None:
+        for name, values in signals.items():
+            if log_metric is not None and values:
+                log_metric(f"{self.scorer}/{name}", float(np.concatenate(values).mean()))
+
+
+def _has_source(conversation: Conversation) -> bool:
+    marked = any(part.source for turn in conversation.turns for part in turn.parts)
+    return marked or bool(conversation.parts("image") or conversation.parts("video"))
+
+
+@contextmanager
+def _evaluating(model: Module) -> Iterator[None]:
+    """Without dropout and the like; then each module is as it was."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _at_rest(engine: Engine) -> Any:
+    """An engine whose model may be in the middle of its training, ready to score.
+
+    Raises:
+        ValueError: it keeps what prompts left behind, which training makes wrong.
+    """
+    from lookback.engines.transformers import TransformersEngine
+
+    if not isinstance(engine, TransformersEngine) or not engine.model.training:
+        return nullcontext()
+    if engine._prefixes is not None:
+        raise ValueError(
+            "this engine keeps prompts' keys (keep_prefixes) of a model that is being trained, "
+            "which makes them wrong: engine.keep_prefixes(0) first"
+        )
+    return _evaluating(engine.model)

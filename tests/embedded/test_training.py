@@ -19,7 +19,13 @@ from tools.training.models import make_lvlm, make_processor, make_tokenizer
 from tools.training.optimizers import make_optimizers
 from tools.training.recipe import TINY, VISION_TOKENS, Stage
 from tools.training.stages import train
-from tools.training.texts import training_scene
+from tools.training.texts import (
+    BRIEF_PROMPT,
+    BRIEF_PROMPTS,
+    DETAILED_PROMPT,
+    DETAILED_PROMPTS,
+    training_scene,
+)
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +79,21 @@ def test_packed_texts_do_not_see_each_other(tokenizer):
 def test_blind_batches_have_no_vision_tokens(tokenizer):
     packer = Packer(tokenizer)
     image = tokenizer.convert_tokens_to_ids("<image>")
-    seeing = pack_texts(packer, range(2), 2, blind=False).input_ids
+    seeing = pack_texts(packer, range(2), 2, 2, blind=False).input_ids
     assert (seeing == image).sum() == 2 * VISION_TOKENS
-    assert not (pack_texts(packer, range(2), 2, blind=True).input_ids == image).any()
+    assert not (pack_texts(packer, range(2), 2, 2, blind=True).input_ids == image).any()
+
+
+def test_of_so_many_pictures_one_is_described():
+    class Unpacked:
+        def pack(self, texts, blind):
+            return texts
+
+    texts = pack_texts(Unpacked(), range(8), 2, 4, blind=False)
+    prompts = {BRIEF_PROMPT, DETAILED_PROMPT, *BRIEF_PROMPTS, *DETAILED_PROMPTS}
+    described = [i for i, pairs in enumerate(texts) if prompts & {asked for asked, _ in pairs}]
+    assert described == [1, 5]
+    assert [len(pairs) for pairs in texts] == [2, 3, 2, 2, 2, 3, 2, 2]
 
 
 def test_patches_are_labelled_by_what_covers_them():
@@ -118,7 +136,7 @@ def test_the_learning_rate_rises_and_falls():
 
 def test_a_few_steps_lower_the_loss(tokenizer, trained):
     untrained = make_lvlm(TINY, tokenizer)
-    packed = pack_texts(Packer(tokenizer), range(900, 916), 2, blind=False)
+    packed = pack_texts(Packer(tokenizer), range(900, 916), 2, 2, blind=False)
     seen = images([training_scene(i) for i in range(900, 916)])
     with torch.no_grad():
         before, after = (

@@ -80,10 +80,14 @@ def token_weights(tokenizer: Any, verdict: float) -> Tensor:
     return weights
 
 
-def pack_texts(packer: Packer, indices: Sequence[int], questions: int, blind: bool) -> Packed:
-    """Some questions about each of these training scenes, and of every second a description."""
+def pack_texts(
+    packer: Packer, indices: Sequence[int], questions: int, described: int, blind: bool
+) -> Packed:
+    """Some questions about each of these training scenes, and a description of some of them."""
     texts = [
-        training_texts(training_scene(i), training_rng(i), descriptions=i % 2, questions=questions)
+        training_texts(
+            training_scene(i), training_rng(i), int(i % described == 1), questions=questions
+        )
         for i in indices
     ]
     return packer.pack(texts, blind=blind)

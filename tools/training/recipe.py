@@ -20,6 +20,7 @@ class Stage:
         lr: the peak learning rate, reached after `warmup` steps and left along a cosine.
         vision_lr: that of the vision tower, as a share of `lr`.
         warmup: steps of linear increase.
+        described: of so many pictures one has a description, beside the questions about it.
     """
 
     steps: int
@@ -27,6 +28,7 @@ class Stage:
     lr: float
     vision_lr: float = 1.0
     warmup: int = 80
+    described: int = 2
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Recipe:
     vision_layers: int = 4
     vision_heads: int = 4
     clip_layers: int = 3
-    questions: int = 9  # packed for an image; every second has a description, too
+    questions: int = 9  # packed for an image
     verdict: float = 4.0  # how much the "yes" or "no" counts that follows from what was said
     logic_questions: int = 16  # packed in the stage about such answers alone
     logic_verdict: float = 40.0  # what it counts there
@@ -54,7 +56,7 @@ class Recipe:
     projector: Stage = Stage(steps=60, batch=16, lr=2e-3, warmup=20)
     sight: Stage = Stage(steps=400, batch=12, lr=2e-3, vision_lr=0.3)
     logic: Stage = Stage(steps=400, batch=8, lr=1e-3, warmup=30)
-    joint: Stage = Stage(steps=700, batch=12, lr=2e-3, vision_lr=0.3)
+    joint: Stage = Stage(steps=1000, batch=12, lr=2e-3, vision_lr=0.3, described=4)
     clip: Stage = Stage(steps=180, batch=64, lr=1e-3, vision_lr=0.3)
 
 

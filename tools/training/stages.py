@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +68,15 @@ def train(
     weights = token_weights(tokenizer, recipe.verdict)
     on_verdict = token_weights(tokenizer, recipe.logic_verdict)
 
-    def answers(blind_share: float, step: int, indices: Any) -> Tensor:
-        # A fixed pattern of blind steps, spread evenly and the same in every process.
-        blind = int((step + 1) * blind_share) > int(step * blind_share)
-        packed = pack_texts(packer, indices, recipe.questions, blind)
-        seen = None if blind else images([training_scene(i) for i in indices])
-        return answer_loss(lvlm, packed, seen, weights)
+    def answers(stage: Stage, blind_share: float) -> Callable[[int, Any], Tensor]:
+        def loss(step: int, indices: Any) -> Tensor:
+            # A fixed pattern of blind steps, spread evenly and the same in every process.
+            blind = int((step + 1) * blind_share) > int(step * blind_share)
+            packed = pack_texts(packer, indices, recipe.questions, stage.described, blind)
+            seen = None if blind else images([training_scene(i) for i in indices])
+            return answer_loss(lvlm, packed, seen, weights)
+
+        return loss
 
     def reasons(step: int, indices: Any) -> Tensor:
         packed = pack_reasoned(packer, indices, recipe.logic_questions)
@@ -82,12 +86,13 @@ def train(
         return vision_loss(tower, head, [training_scene(i) for i in indices])
 
     trainer.run("vision", recipe.vision, patches, [(tower, 1.0), (head, 1.0)])
-    trainer.run("language", recipe.language, lambda s, i: answers(1.0, s, i), [(language, 1.0)])
-    trainer.run("projector", recipe.projector, lambda s, i: answers(0.0, s, i), [(projector, 1.0)])
+    alone, between = answers(recipe.language, 1.0), answers(recipe.projector, 0.0)
+    trainer.run("language", recipe.language, alone, [(language, 1.0)])
+    trainer.run("projector", recipe.projector, between, [(projector, 1.0)])
 
     def together(name: str, stage: Stage) -> None:
         groups = [(language, 1.0), (projector, 1.0), (tower, stage.vision_lr)]
-        trainer.run(name, stage, lambda s, i: answers(recipe.blind, s, i), groups)
+        trainer.run(name, stage, answers(stage, recipe.blind), groups)
 
     together("sight", recipe.sight)
     # Whether yes or no follows from what was said: learned on text alone within minutes once the

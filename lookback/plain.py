@@ -1,7 +1,8 @@
-"""Values that every reader takes: no number that is none, no half of a character."""
+"""Values that every reader takes: no number that is none, no half of a character; and in words."""
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -25,3 +26,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return finite(value)
     return whole_text(value) if isinstance(value, str) else value
+
+
+def facts(truth: Any) -> list[list[str]]:
+    """An item's truth as [name, text] pairs; lists of plain values are joined by commas."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, list) and not any(isinstance(one, (list, dict)) for one in value):
+            return ", ".join(map(text, value))
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    pairs = truth.items() if isinstance(truth, dict) else [("truth", truth)]
+    return [[name, text(value)] for name, value in pairs]

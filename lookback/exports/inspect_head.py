@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import lookback
@@ -85,6 +86,17 @@ def make_results(request: Request, tally: Tally) -> Any:
             )
         )
     return EvalResults(total_samples=tally.items, completed_samples=done, scores=scores)
+
+
+def make_stats(run: Run, seconds: Collection[float]) -> Any:
+    """When it began, and as if item after item had followed: a run keeps no more of its times."""
+    from inspect_ai.log import EvalStats
+
+    if not (run.manifest.created and seconds):
+        return EvalStats()
+    began = datetime.fromisoformat(run.manifest.created)
+    ended = began + timedelta(seconds=sum(seconds))
+    return EvalStats(started_at=began.isoformat(), completed_at=ended.isoformat())
 
 
 def _scorer(name: str, request: Request) -> Any:

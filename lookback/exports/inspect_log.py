@@ -7,18 +7,18 @@ what `lookback study main` shows. All candidates are in the samples' metadata. I
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from lookback.conversations import Conversation
 from lookback.exports.entries import Entry, Row, entries
-from lookback.exports.inspect_head import make_results, make_spec
+from lookback.exports.inspect_head import make_results, make_spec, make_stats
 from lookback.exports.libraries import need
 from lookback.exports.outcomes import Tally
 from lookback.exports.request import Request, Written
 from lookback.exports.shown import Shown
 from lookback.pages import image_uri
-from lookback.plain import plain
+from lookback.plain import facts, plain
+from lookback.runs import Run
 from lookback.runs.layout import replacing
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def write(request: Request, progress: Progress) -> Written:
         eval=make_spec(request),
         plan=EvalPlan(steps=[EvalPlanStep(solver="lookback/best_of", params=step)]),
         results=make_results(request, tally),
+        stats=make_stats(run, samples.seconds.values()),
         error=EvalError(message="every item failed", traceback="", traceback_ansi="")
         if run.manifest.status == "failed"
         else None,
@@ -66,6 +67,7 @@ class _Samples:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.shown = Shown(request.run) if request.images else None
+        self.seconds = _seconds(request.run)
         self.images = 0
         self.lost: list[tuple[str, str]] = []
 
@@ -84,7 +86,8 @@ class _Samples:
             id=row["id"],
             epoch=1,
             input=asked,
-            target=json.dumps(row["truth"], ensure_ascii=False),
+            target=_target(row["truth"]),
+            total_time=self.seconds.get(row["item"]),
             messages=[*asked, *said],
             output=ModelOutput() if pick is None else self._output(pick),
             scores=None if pick is None else self._scores(entry, outcomes),
@@ -127,6 +130,20 @@ class _Samples:
             return ()
         name, why = self.lost[0]
         return (f"{len(self.lost)} items are without their images, e.g. {name}: {why}",)
+
+
+def _seconds(run: Run) -> dict[int, float]:
+    """What each item took, by its position in the split: to draw, and to be scored."""
+    found: dict[int, float] = {}
+    for row in run.timings():
+        found[row["item"]] = found.get(row["item"], 0.0) + row["ms"] / 1000
+    return found
+
+
+def _target(truth: Any) -> str:
+    """What would have been right, in words: the answer, if there is one, else all that is known."""
+    known = [] if truth is None else facts(truth)
+    return dict(known).get("answer", "; ".join(f"{name}: {text}" for name, text in known))
 
 
 def with_uris(shown: Conversation) -> list[dict[str, Any]]:

@@ -17,10 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 from transformers import GenerationConfig
-from transformers.utils import ModelOutput
 
 from lookback.engines.sampling import check_whole
-from lookback.engines.transformers.compat import generation_settings
+from lookback.engines.transformers.compat import ModelOutput, generation_settings
 from lookback.engines.transformers.recording import record
 from lookback.scores.base import NEEDS, Scorer, best_first, get_scorer
 from lookback.scores.rehearsal import rehearse

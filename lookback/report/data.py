@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lookback.families import GENERIC
-from lookback.report.items import ITEMS, Items, Part, known
+from lookback.plain import finite
+from lookback.report.items import ITEMS, Items, Part
 from lookback.report.pictures import Pictures
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
@@ -126,7 +127,7 @@ def _run(run: Run, part: Part, first: int, settings: list[Setting]) -> dict[str,
         "first": first,
         "controls": part.controls,
         "means": [
-            [*setting, {m: known(v) for m, v in means(run, setting, count).items()}]
+            [*setting, {m: finite(v) for m, v in means(run, setting, count).items()}]
             for setting in settings
             if run.has_draw(min(setting.n, run.n))
         ],
@@ -148,7 +149,7 @@ def means(run: Run, setting: Setting, items: int) -> dict[str, float]:
 
 
 def _known_means(run: Run, setting: Setting, items: int) -> dict[str, float | None]:
-    return {method: known(value) for method, value in means(run, setting, items).items()}
+    return {method: finite(value) for method, value in means(run, setting, items).items()}
 
 
 def _scores(run: Run, method: str, setting: Setting) -> Array:
@@ -162,7 +163,7 @@ def _picks(run: Run, texts: list[list[str]]) -> list[dict[str, list[Any]]]:
     quality = run.quality()
     return [
         {
-            method: [int(p[row]), known(quality[row, p[row]]), said.index(said[p[row]])]
+            method: [int(p[row]), finite(quality[row, p[row]]), said.index(said[p[row]])]
             for method, p in places.items()
         }
         for row, said in enumerate(texts)

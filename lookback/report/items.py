@@ -18,7 +18,6 @@ Its numbers are the signals of all tokens of the block; "random.log_prob" those 
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ import numpy as np
 
 from lookback.pages.blocks import pack
 from lookback.pages.look_data import look_head, look_numbers
+from lookback.plain import facts, finite
 from lookback.report.controls import COMPARED, Control
 from lookback.report.pictures import Pictures
 from lookback.runs import Run
@@ -132,7 +132,7 @@ class Items:
             "truth": facts(json.loads(about["truth"])),
             "image": image,
             "reason": reason,
-            "candidates": [[tokens, known(quality), finish] for tokens, quality, finish in rows],
+            "candidates": [[tokens, finite(quality), finish] for tokens, quality, finish in rows],
             "controls": {},
             "looks": {},
         }
@@ -158,20 +158,3 @@ class Items:
             return {"image": None, "reason": f"it is that of {source}, which is not in this run"}
         image, reason = self._picture(self._places[source], source)
         return {"image": image, "reason": reason}
-
-
-def facts(truth: Any) -> list[list[str]]:
-    """An item's truth as [name, text] pairs; lists of plain values are joined by commas."""
-
-    def text(value: Any) -> str:
-        if isinstance(value, list) and not any(isinstance(one, (list, dict)) for one in value):
-            return ", ".join(map(text, value))
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-    pairs = truth.items() if isinstance(truth, dict) else [("truth", truth)]
-    return [[name, text(value)] for name, value in pairs]
-
-
-def known(value: float | None) -> float | None:
-    """JSON has no NaN."""
-    return None if value is None or math.isnan(value) else float(value)

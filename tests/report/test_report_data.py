@@ -18,9 +18,9 @@ from strict_html import Page
 
 from lookback.benchmarks import get_benchmark
 from lookback.pages import clean, image_uri, render
+from lookback.plain import facts
 from lookback.report import report
 from lookback.report.data import BUDGET, browser_data
-from lookback.report.items import facts
 from lookback.report.table import table_view
 from lookback.runs import Run
 from lookback.runs.layout import shard_path

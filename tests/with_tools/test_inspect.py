@@ -2,7 +2,7 @@
 
 import base64
 import io
-import json
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -152,7 +152,13 @@ class TestDrawn:
             assert shown.tobytes() == item.image.tobytes()  # small: kept as it is
             texts = [p.text for turn in sample.input for p in turn.content if p.type == "text"]
             assert texts == [item.question]
-            assert json.loads(sample.target) == item.truth
+            assert sample.target == item.truth["answer"]
+            assert sample.metadata["truth"] == item.truth
+            assert sample.total_time > 0
+        began, ended = map(datetime.fromisoformat, (log.stats.started_at, log.stats.completed_at))
+        taken = sum(row["ms"] for row in drawn["own"].timings())
+        assert (ended - began).total_seconds() == pytest.approx(taken / 1000, abs=1e-5)
+        assert sum(sample.total_time for sample in log.samples) == pytest.approx(taken / 1000)
         first = log.samples[0].metadata["candidates"][0]
         kept = drawn["own"].candidates(0)[0]
         np.testing.assert_array_equal(np.float32(first["log_prob"]), kept.log_prob)

@@ -43,6 +43,7 @@ from transformers.masking_utils import (
     sdpa_mask,
 )
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.utils import ModelOutput
 
 from lookback.engines import UnsupportedModelError
 
@@ -57,6 +58,7 @@ __all__ = [
     "DynamicSlidingWindowLayer",  # the one that forgets keys: a DynamicLayer takes its place
     "HybridLayer",  # holds a state and keys
     "HybridSlidingLayer",  # the same, and forgets keys
+    "ModelOutput",  # what generate returns as a dict
     "StateLayer",  # holds a state (convolution, linear attention) and no keys
     "TorchDispatchMode",  # sees every operation
     "alone_settings",

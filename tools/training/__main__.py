@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("--lvlm", type=Path, default=LVLM, help="where the LVLM goes")
     parser.add_argument("--clip", type=Path, default=CLIP, help="where the dual encoder goes")
     parser.add_argument("--processes", type=int, default=2, help="of one thread each")
-    parser.add_argument("--tiny", action="store_true", help="seconds instead of an hour; useless")
+    parser.add_argument("--tiny", action="store_true", help="seconds, not most of an hour; useless")
     parser.add_argument("--seed", type=int, default=FULL.seed, help="weights and scenes")
     given = parser.parse_args()
     start = time.monotonic()

@@ -49,7 +49,7 @@ def test_hits_are_those_of_eager_maps(placed):
         inputs = inputs_of(lb, image, item.question)
         weights = eager_look(lb.model, inputs, told.token_ids.tolist(), (0, lb._decoder.layers))
         look = placed.look(image, item.question, told)
-        mentions = pointing.read_scene(placed, index)
+        mentions = pointing.mentions_of(placed, index, scene, (image, item.question), told)
         assert mentions
         said = iter(mentions)
         for word in look.words():
@@ -105,9 +105,7 @@ def test_tables_by_hand():
         mention(1, False, False, -0.4),
     ]
     text = pointing.tables(made, 2)
-    assert text.startswith(
-        "4 words that name a thing that is there, in the greedy descriptions of 2"
-    )
+    assert text.startswith("4 words that name a thing that is there, in 4 drawn descriptions each")
     assert "chance 10.0 %" in text
     assert "| all layers | 75.0 [50.0, 100.0] |" in text
     assert "4 right and 1 wrong words" in text
@@ -119,7 +117,7 @@ def test_the_page_is_of_the_shipped_weights(tmp_path):
     begin = pointing.BEGIN.format(fingerprint(LVLM))
     assert text.count(begin) == 1
     table = text.partition(begin)[2].partition(pointing.END)[0]
-    assert f"descriptions of {pointing.ITEMS} test scenes" in table
+    assert f"drawn descriptions each of {pointing.ITEMS} test scenes" in table
     for way in ("all layers", "layer 0", "log p"):
         assert f"| {way} |" in table
     assert f'The other prompt is "{pointing.OTHER}"' in text

@@ -35,7 +35,9 @@ from lookback.studies.shared.words import token_ranges, words_interval
 PAGE = Path(__file__).parents[1] / "docs" / "look.md"
 BEGIN = "<!-- pointing: made by `python -m tools.pointing --write` from weights {} -->\n"
 END = "<!-- end of pointing -->\n"
-ITEMS = 200
+ITEMS = 100
+DRAWN = 4
+"""Descriptions of each scene: drawn, as hardly a word of a greedy one is wrong."""
 OTHER = "How many things are there?"
 """The prompt that weights are divided by in one of the ways."""
 WAYS: dict[str, Any] = {
@@ -64,17 +66,22 @@ class Mention(NamedTuple):
 
 
 def read_scene(lb: Any, index: int) -> list[Mention]:
-    """The mentions in the greedy description of a test scene."""
+    """The mentions in some descriptions of a test scene."""
     task = ScenesCaption()
     seed = scene_seed("test", task.name, index)
     scene, question, _ = task.compose(seed, index, generator(seed, TASK))
-    image = render(scene)
-    told = lb.sample(image, question, 1, temperature=0, max_new_tokens=120, seed=0)[0]
-    if not told.tokens:
-        return []
-    whole = lb.look(image, question, told, relative_to=OTHER)
+    asked = render(scene), question
+    drawn = lb.sample(*asked, DRAWN, max_new_tokens=120, seed=index)
+    return [m for told in drawn if told.tokens for m in mentions_of(lb, index, scene, asked, told)]
+
+
+def mentions_of(
+    lb: Any, index: int, scene: Scene, asked: tuple[Any, str], told: Any
+) -> list[Mention]:
+    """The mentions in one description of a scene."""
+    whole = lb.look(*asked, told, relative_to=OTHER)
     looks = {"all": whole} | {
-        str(layer): lb.look(image, question, told, layers=(layer, layer + 1), relative_to=OTHER)
+        str(layer): lb.look(*asked, told, layers=(layer, layer + 1), relative_to=OTHER)
         for layer in range(*whole.layers)
     }
     found = []
@@ -142,8 +149,8 @@ def tables(mentions: Sequence[Mention], items: int) -> str:
     chance = 100 * np.mean([m.chance for m in right])
     layers = list(dict.fromkeys(name for name, _ in right[0].hits))
     lines = [
-        f"{len(right)} words that name a thing that is there, in the greedy descriptions of "
-        f"{items} test scenes; chance {chance:.1f} %.",
+        f"{len(right)} words that name a thing that is there, in {DRAWN} drawn descriptions each "
+        f"of {items} test scenes; chance {chance:.1f} %.",
         "",
         "| brightest cell on the thing, % | " + " | ".join(WAYS) + " |",
         "|---|" + "---|" * len(WAYS),

@@ -12,6 +12,7 @@ import pytest
 from lookback.benchmarks.base import get_benchmark
 from lookback.cli import steering
 from lookback.cli.steering import parse_schedule, tell_checkpoint
+from lookback.embedded import LVLM
 from lookback.engines import AbilityError
 from lookback.steering import Decision
 from lookback.steering.pruning import Pruning
@@ -20,6 +21,7 @@ from lookback.steering.search import Search
 NO_MODEL = ("--model", "/no/such/model")
 FEW = ("-n", "6", "--max-new-tokens", "24", "--seed", "7")
 ASKED = "Describe the picture."
+SETTINGS = json.loads((LVLM / "config.json").read_text(encoding="utf-8"))["lookback"]
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +108,9 @@ def test_the_judge_has_the_settings_of_the_scorer_that_it_is(command, picture):
         rule = json.loads(out)["sampling"]["prune"]
         return rule["scorer"], rule["settings"]
 
-    assert judged("--alpha", "3") == ("lookback", {"alpha": 3, "lam": 2.0})
-    assert judged("--scorer", "entropy") == ("lookback", {"alpha": 0.5, "lam": 2.0})
+    own = {name: SETTINGS[name] for name in ("alpha", "lam")}
+    assert judged("--alpha", "3") == ("lookback", own | {"alpha": 3})
+    assert judged("--scorer", "entropy") == ("lookback", own)
     assert judged("--alpha", "3", "--prune-by", "mean_log_prob") == ("mean_log_prob", {})
 
 

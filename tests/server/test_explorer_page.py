@@ -84,7 +84,7 @@ def test_it_opens_on_a_scene_and_says_what_its_model_knows(opened):
 
 
 def test_answers_are_the_engines_and_stand_as_python_ranks_them(asked, drawn):
-    check_order(asked, drawn.scores("lookback", alpha=0.5, lam=2.0))
+    check_order(asked, drawn.scores("lookback"))
     saved = exported(asked)
     assert [c["token_ids"] for c in saved["candidates"]] == [c.token_ids.tolist() for c in drawn]
     assert [c["finish"] for c in saved["candidates"]] == [c.finish for c in drawn]

@@ -10,7 +10,7 @@ from made_runs import make_run, write_shard
 from runs.test_formats import downgrade
 
 from lookback.benchmarks.base import get_benchmark
-from lookback.exports import jsonl, libraries
+from lookback.exports import inspect_log, jsonl, libraries
 from lookback.exports.formats import FORMATS
 from lookback.exports.request import Request
 from lookback.exports.shown import Shown, _difference
@@ -333,6 +333,21 @@ class TestShown:
     def test_a_benchmark_that_is_not_here(self, tmp_path):
         made = make_run(tmp_path / "run", "vqav2", items=1, n=1)
         assert "vqav2" in Shown(made).of({"id": "x"})
+
+
+@pytest.mark.parametrize(
+    ("truth", "target"),
+    [
+        ({"answer": "5", "kind": "count"}, "5"),
+        ({"answers": ["2", "two"], "type": "number"}, "answers: 2, two; type: number"),
+        ({"answer": 5}, "5"),
+        ("a dog", "truth: a dog"),
+        ({}, ""),
+        (None, ""),
+    ],
+)
+def test_what_is_right_in_words(truth, target):
+    assert inspect_log._target(truth) == target
 
 
 def test_a_request_is_checked_before_anything_is_written(run, tmp_path):

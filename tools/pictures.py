@@ -81,7 +81,7 @@ def result_svg(asked: Asked, tried: int, measured: Measured) -> str:
     Args:
         asked: the item and its answers.
         tried: how many items were asked for it.
-        measured: the task's numbers.
+        measured: the tasks' numbers.
     """
     root = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg", role="img")
     card = _add(root, "rect", x=1, y=1, rx=16, fill="#fffdf9", stroke=LINES, stroke_width=2)

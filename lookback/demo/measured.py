@@ -1,4 +1,4 @@
-"""How good each scorer's picks are on a whole task: measured on runs, kept beside this file.
+"""How good each scorer's picks are on the whole tasks: measured on runs, kept beside this file.
 
 measured.json is written by `make reproduce` (tools/measured.py), never by hand:
 
@@ -27,25 +27,26 @@ SHOWN = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One task's numbers.
+    """The numbers of all tasks, and what the rule takes of one.
 
     Attributes:
         n: answers per item.
-        items: how many items.
-        values: by scorer, the mean quality of its picks in per cent, and its 95 % interval.
-        apart: how many of the items the rule takes, and on how many of them LookBack is ahead.
+        items: how many items of each task.
+        values: by task and scorer, its picks' mean quality in per cent with the 95 % interval.
+        apart: how many of one task's items the rule takes, and on how many of them LookBack is
+            ahead.
     """
 
     n: int
     items: int
-    values: Mapping[str, tuple[float, float, float]]
+    values: Mapping[str, Mapping[str, tuple[float, float, float]]]
     apart: tuple[int, int]
 
-    def words(self, task: str, measure: str) -> str:
+    def words(self) -> str:
         """What it is of: one sentence before the numbers."""
         return (
-            f"How good the picks are on the whole: mean quality ({measure}) over {self.items} "
-            f"held-out items of {task}, {self.n} answers each, per cent [95 % interval]:"
+            f"How good the picks are on the whole: mean quality over {self.items} held-out items "
+            f"of each task, {self.n} answers each, in per cent; ±: half of the 95 % interval."
         )
 
     def fairness(self) -> str:
@@ -56,28 +57,38 @@ class Measured:
             f"self-certainty on {taken - ahead}."
         )
 
-    def lines(self) -> list[tuple[str, str]]:
-        """Each scorer's name and its number."""
+    def heads(self) -> list[str]:
+        """The tasks, without what their names share."""
+        return [task.removeprefix("scenes-") for task in self.values]
+
+    def lines(self) -> list[tuple[str, list[str]]]:
+        """Each scorer's name and its number on each task."""
         return [
-            (name, f"{mean:.1f} [{low:.1f}, {high:.1f}]")
-            for name, (mean, low, high) in ((SHOWN[s], self.values[s]) for s in SHOWN)
+            (name, [_number(*numbers[scorer]) for numbers in self.values.values()])
+            for scorer, name in SHOWN.items()
         ]
 
 
+def _number(mean: float, low: float, high: float) -> str:
+    return f"{mean:.1f} ±{(high - low) / 2:.1f}"
+
+
 def read_measured(task: str, weights: str | None, file: Path = FILE) -> Measured | str:
-    """What was measured of a task, or why there is no number to show.
+    """What was measured, or why there is no number to show.
 
     Args:
-        task: the benchmark's name.
+        task: the benchmark's name, whose items the rule takes.
         weights: the fingerprint of the model that answers now.
         file: where the numbers are.
     """
     data = json.loads(file.read_text(encoding="utf-8"))
     if data["weights"] != weights:
         return (
-            f"How good the picks are on the whole task was measured with other weights "
+            f"How good the picks are on the whole was measured with other weights "
             f"({data['weights']}, these are {weights}): make reproduce"
         )
-    found = data["tasks"][task]
-    values = {name: tuple(numbers) for name, numbers in found["scorers"].items()}
-    return Measured(data["n"], data["items"], values, tuple(found["apart"]))
+    values = {
+        name: {scorer: tuple(numbers) for scorer, numbers in found["scorers"].items()}
+        for name, found in data["tasks"].items()
+    }
+    return Measured(data["n"], data["items"], values, tuple(data["tasks"][task]["apart"]))

@@ -40,7 +40,7 @@ def demo_page(asked: Asked, chosen: str, measured: Measured | str) -> str:
     Args:
         asked: the item and its answers.
         chosen: how the item was picked.
-        measured: the task's numbers, or why there are none.
+        measured: the tasks' numbers, or why there are none.
     """
     image = asked.item.image
     return render(

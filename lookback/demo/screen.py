@@ -33,7 +33,7 @@ def show(out: Console, asked: Asked, chosen: str, measured: Measured | str) -> N
         out: where to.
         asked: the item and its answers.
         chosen: how the item was picked.
-        measured: the task's numbers, or why there are none.
+        measured: the tasks' numbers, or why there are none.
     """
     out.print(_head(asked, out))
     out.print()
@@ -41,7 +41,7 @@ def show(out: Console, asked: Asked, chosen: str, measured: Measured | str) -> N
     out.print()
     out.print(_legend(asked), style="dim", highlight=False)
     out.print()
-    out.print(_measured(asked, measured), highlight=False)
+    out.print(_measured(measured), highlight=False)
     out.print()
     out.print(f"How the item was picked: {chosen}", style="dim", highlight=False, markup=False)
 
@@ -51,7 +51,7 @@ def how_chosen(tried: int | None, measured: Measured | str) -> str:
 
     Args:
         tried: how many items were asked for it; None if it was named by hand.
-        measured: the task's numbers, or why there are none.
+        measured: the tasks' numbers, or why there are none.
     """
     if tried is None:
         return "By hand (--item)."
@@ -173,12 +173,13 @@ def _legend(asked: Asked) -> str:
     )
 
 
-def _measured(asked: Asked, measured: Measured | str) -> Text:
+def _measured(measured: Measured | str) -> Text:
     if isinstance(measured, str):
         return Text(measured)
-    text = Text(measured.words(asked.task, asked.measure))
-    lines = measured.lines()
+    lines = [("", measured.heads()), *measured.lines()]
     longest = max(len(name) for name, _ in lines)
-    for name, number in lines:
-        text.append(f"\n  {name.ljust(longest)}  {number}")
+    wide = max(len(cell) for _, cells in lines for cell in cells)
+    text = Text(measured.words())
+    for name, cells in lines:
+        text.append("\n  " + "  ".join([name.ljust(longest), *(c.rjust(wide) for c in cells)]))
     return text

@@ -61,7 +61,10 @@ def test_what_a_reader_is_told(width):
         assert f"{name} picks: {verdict.mark} {verdict.words}" in text
         assert pick.text in text
     assert "3 of 6 answers are right" in text
-    assert "LookBack 69.3 [66.6, 72.1] self-certainty 59.6 [56.6, 62.6] mean log p 66.9" in text
+    assert (
+        "vqa caption pairs amber LookBack 69.3 ±2.7 70.3 ±2.7 71.3 ±2.7 72.3 ±2.7 "
+        "self-certainty 59.6 ±3.0 59.6 ±3.5 59.6 ±4.0 59.6 ±4.5 mean log p 66.9" in text
+    )
     assert "250 held-out items" in text
     assert f"{RULE} 3 items were asked. Of 250 items 88 are such; LookBack is" in text
     assert "ahead on 67 of them" in text

@@ -55,6 +55,18 @@ def inline_words(text):
     return [code.split() for code in re.findall(r"`([^`\n]+)`", prose)]
 
 
+def table(text, before):
+    """(row, column) -> text, of the first table after some words."""
+    found = re.search(re.escape(before) + r".*?\n(\|.*?)\n\n", text, re.DOTALL)[1]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in found.split("\n")]
+    head, _, *rows = lines
+    return {
+        (row[0], column): re.sub(r"</?u>|\*\*", "", cell)
+        for row in rows
+        for column, cell in zip(head, row, strict=True)
+    }
+
+
 def links(text):
     """(target, anchor) of each link to a file."""
     plain = FENCE.sub("", text)

@@ -1,13 +1,15 @@
 """docs/reproduction.md and the script that makes its tables."""
 
 import re
-from pathlib import Path
 
+import pytest
+from documents import ROOT, read, table
+
+from lookback.benchmarks.base import get_kind
 from lookback.studies import STUDIES
 from tools import reproduce
 
-ROOT = Path(__file__).parents[1]
-DOC = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+DOC = read(ROOT / "docs" / "reproduction.md")
 
 
 def test_every_study_has_its_place():
@@ -74,3 +76,26 @@ def test_what_is_run_with_another_training(tmp_path, monkeypatch):
     reproduce.make_runs(tmp_path, 7, 2, tmp_path / "other")
     assert len(said) == 4 * 2  # own, and log p without the image: all that the main table needs
     assert all(f"--model {tmp_path / 'other'}" in text for text in said)
+
+
+def test_the_model_card_has_its_numbers():
+    card = table(read(ROOT / "docs" / "embedded.md"), "In short")
+    main, leads = table(DOC, "<!-- main -->"), table(DOC, "LookBack's lead with embedded")
+    titles = {
+        "random": "Random",
+        "oracle": "Oracle",
+        "mean log p": "Mean log p",
+        "self-certainty": "SC",
+        "A alone": "Visual lookback",
+        "LookBack": "LookBack",
+    }
+    for (row, column), told in card.items():
+        if column == "task" or not told:
+            continue
+        if row == "LookBack's lead":
+            measured = leads[f"over {titles[column]}", "N=25"]
+        else:
+            measured = main[titles[column], f"{get_kind(row).title} N=25"]
+        numbers = [[float(x) for x in re.findall(r"[-+]?[\d.]+", t)] for t in (told, measured)]
+        shown = len(numbers[0])
+        assert numbers[0] == pytest.approx(numbers[1][:shown], abs=0.051), (row, column)

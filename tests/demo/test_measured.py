@@ -1,12 +1,11 @@
 """The numbers that the demo tells: of the shipped weights, as the reproduction has them."""
 
 import json
-import re
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
+from documents import ROOT, read, table
 from made_runs import make_run
 
 import lookback
@@ -17,7 +16,7 @@ from lookback.engines.transformers.support import fingerprint
 from lookback.scores.base import get_scorer
 from tools.measured import measure, write
 
-DOC = Path(__file__).parents[2] / "docs" / "reproduction.md"
+REPRODUCTION = ROOT / "docs" / "reproduction.md"
 
 
 def test_they_are_of_the_shipped_weights():
@@ -26,23 +25,9 @@ def test_they_are_of_the_shipped_weights():
     assert list(data["tasks"]) == list(GENERATED)
 
 
-def cells_of_the_doc():
-    """(row, column) -> text, of the table of main results."""
-    table = re.search(r"<!-- main -->\n.*?\n(\|.*?)\n\n", DOC.read_text("utf-8"), re.DOTALL)[1]
-    lines = [
-        [cell.strip(" *") for cell in line.strip("|").split("|")] for line in table.split("\n")
-    ]
-    head, _, *rows = lines
-    return {
-        (row[0], column): re.sub(r"</?u>|\*\*", "", cell)
-        for row in rows
-        for column, cell in zip(head, row, strict=True)
-    }
-
-
 def test_they_are_those_of_the_reproduction():
     measured = read_measured("scenes-vqa", fingerprint(LVLM))
-    cells = cells_of_the_doc()
+    cells = table(read(REPRODUCTION), "<!-- main -->")
     for task, scorer in product(GENERATED, SHOWN):
         mean, low, high = measured.values[task][scorer]
         shown = cells[get_scorer(scorer).title, f"{get_kind(task).title} N={measured.n}"]

@@ -8,7 +8,8 @@ the demo tells (lookback/demo/measured.json) and the table of docs/choosing.md w
 stay.
 
 With --model FOLDER, another training of the embedded model: only the runs that the main table
-needs, which `tools.trainings` puts beside those of the shipped one.
+needs, which `tools.trainings` puts beside those of the shipped one; without USC and the judge,
+which such a small model cannot answer.
 """
 
 import argparse
@@ -25,7 +26,8 @@ from lookback.studies import STUDIES
 from tools import choosing, measured
 
 SEEDS = (123, 456)  # beside 42, as in the paper
-LOOKING = "clipscore,vauq,usc@5"  # at every seed
+LOOKING = "clipscore,vauq"  # of every training
+ASKING = "usc@5"  # at every seed
 FAILED = 3  # `lookback run`: it ended, with items that failed
 
 
@@ -44,12 +46,13 @@ def make_runs(out: Path, items: int, workers: int, model: Path | None = None) ->
     for task in GENERATED:
         own = str(out / "runs" / task)
         draw = ["run", "--benchmark", task, *shared, "--max-new-tokens", "120"]
-        lookback(*draw, "--by-layer", "--out", own, "--scorers", f"{LOOKING},usc@25,judge@5")
+        scorers = LOOKING if model else f"{LOOKING},{ASKING},usc@25,judge@5"
+        lookback(*draw, "--by-layer", "--out", own, "--scorers", scorers)
         for image in ("none",) if model else ("none", "random"):
             control = ["run", "--candidates", own, "--image", image, *shared[2:]]
             lookback(*control, "--out", f"{own}-{image}")
         for seed in () if model else SEEDS:
-            more = ["-n", "5", "--seed", str(seed), "--scorers", LOOKING]
+            more = ["-n", "5", "--seed", str(seed), "--scorers", f"{LOOKING},{ASKING}"]
             lookback(*draw, *more, "--out", f"{own}-{seed}")
 
 

@@ -140,7 +140,7 @@ reproduce: $(VENV)/ready
 budget: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.budget --docs docs/reproduction.md
 
-# About 50 minutes on two cores; goes on where it was stopped (build/embedded).
+# About 45 minutes on two cores; goes on where it was stopped (build/embedded).
 train-embedded: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.training
 

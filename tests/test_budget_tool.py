@@ -56,6 +56,12 @@ def test_lines_of_one_item_are_joined_and_those_of_other_code_left_out(tmp_path)
     assert file.read_text() == whole  # the half line is cut off
 
 
+def test_other_weights_measure_anew(monkeypatch):
+    before = budget.code()
+    monkeypatch.setattr(budget, "fingerprint", lambda folder: "others")
+    assert budget.code() != before
+
+
 def test_the_table_by_a_plain_loop(tmp_path):
     run = make_run(tmp_path / "scenes-caption", items=6, n=4)
     rng = np.random.default_rng(1)

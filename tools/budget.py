@@ -4,8 +4,9 @@
 each answered by best of 25, pruned draws, searches that three scorers guide, and plain beam search
 of transformers. What a run can tell without the model (best of N for every N, every schedule of
 pruning) is the matter of the study `budget`, which is done too, of runs of all tasks. Stopped, it
-goes on where it was; what other code of search and pruning measured is measured anew. With --docs
-the two blocks of tables in docs/reproduction.md, and the figures beside it, are replaced.
+goes on where it was; what other weights, or other code of search and pruning, measured is measured
+anew. With --docs the two blocks of tables in docs/reproduction.md, and the figures beside it, are
+replaced.
 """
 
 import argparse
@@ -19,7 +20,9 @@ from typing import Any
 
 import lookback
 from lookback.benchmarks.base import GENERATED, Item, get_benchmark
+from lookback.embedded import LVLM
 from lookback.engines.transformers.engine import TransformersEngine
+from lookback.engines.transformers.support import fingerprint
 from lookback.runs.sources import item_seed
 from lookback.signals import Candidates
 from lookback.studies.shared.tables import write
@@ -147,11 +150,12 @@ def _timed(answer: Callable[[Item], Answer], item: Item) -> dict[str, Any]:
 
 
 def code() -> str:
-    """A hash of what decides which candidates go on, and from where."""
+    """A hash of what decides which candidates there are and go on: the weights, and the code."""
     folder = Path(lookback.__file__).parent
     files = [*sorted(folder.glob("steering/*.py")), folder / "engines/transformers/rows.py"]
     files.append(folder / "engines/transformers/continuations.py")
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+    read = [str(fingerprint(LVLM)).encode(), *(file.read_bytes() for file in files)]
+    return hashlib.sha256(b"".join(read)).hexdigest()[:12]
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:

@@ -57,8 +57,8 @@ def inline_words(text):
 
 def table(text, before):
     """(row, column) -> text, of the first table after some words."""
-    found = re.search(re.escape(before) + r".*?\n(\|.*?)\n\n", text, re.DOTALL)[1]
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in found.split("\n")]
+    found = re.search(r"(?:^\|.*\n)+", text[text.index(before) :], re.MULTILINE)[0]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in found.splitlines()]
     head, _, *rows = lines
     return {
         (row[0], column): re.sub(r"</?u>|\*\*", "", cell)

@@ -6,7 +6,7 @@ That its Python runs and its commands exist is among the tests of all pages (tes
 import re
 
 import pytest
-from documents import ROOT, blocks, read
+from documents import ROOT, blocks, read, table
 from helpers import make_candidates
 from zoo.table import PAGE as MODELS
 from zoo.table import replaced
@@ -18,6 +18,7 @@ from lookback.scores.base import SCORERS
 from lookback.studies import STUDIES
 
 README = read(ROOT / "README.md")
+REPRODUCTION = read(ROOT / "docs" / "reproduction.md")
 SCORERS_PAGE = read(ROOT / "docs" / "scorers.md")
 
 
@@ -27,12 +28,8 @@ def test_it_is_short():
 
 def lead_over(scorer):
     """LookBack's lead at N = 25 with its interval, from the table of docs/reproduction.md."""
-    table = read(ROOT / "docs" / "reproduction.md")
-    number = r"([+-][\d.]+)"
-    row = re.search(
-        rf"^\| over {scorer} \|[^|]*\| {number} \[{number}, {number}\]", table, re.MULTILINE
-    )
-    return [float(value) for value in row.groups()]
+    told = table(REPRODUCTION, "LookBack's lead with embedded")[f"over {scorer}", "N=25"]
+    return [float(value) for value in re.findall(r"[+-][\d.]+", told)]
 
 
 def test_its_leads_are_those_of_the_reproduction():
@@ -44,6 +41,17 @@ def test_its_leads_are_those_of_the_reproduction():
     ]
     _, low, high = lead_over("Mean log p")
     assert ("over plain log p within the noise" in README) == (low <= 0 <= high)
+
+
+def test_what_it_says_of_greedy_decoding_is_measured():
+    told = re.search(r"is (\d) points above best of 25\s+on long .* and (\d) below on cap", README)
+    row = ("Greedy decoding", "Over best of 25")
+    long = table(REPRODUCTION, "on Scenes AMBER with embedded, 110 items")[row]
+    short = table(REPRODUCTION, "on Scenes Caption with embedded, 110 items")[row]
+    assert [round(float(cell.split()[0])) for cell in (long, short)] == [
+        int(told[1]),
+        -int(told[2]),
+    ]
 
 
 def test_the_scorer_is_a_plugin_as_it_stands(tmp_path, monkeypatch):

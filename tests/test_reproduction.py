@@ -76,6 +76,17 @@ def test_what_is_run_with_another_training(tmp_path, monkeypatch):
     reproduce.make_runs(tmp_path, 7, 2, tmp_path / "other")
     assert len(said) == 4 * 2  # own, and log p without the image: all that the main table needs
     assert all(f"--model {tmp_path / 'other'}" in text for text in said)
+    assert not any("usc" in text or "judge" in text for text in said)
+
+
+def test_what_is_said_of_the_trainings_is_their_table():
+    leads = table(DOC, "LookBack's lead, mean over benchmarks and N")
+    words = DOC.partition("<!-- /trainings -->")[2].partition("\n## ")[0]
+    for scorer in ("Random", "CLIPScore", "VAUQ", "SC"):
+        cells = [cell for (row, head), cell in leads.items() if row == f"over {scorer}"][1:]
+        values = [float(cell.split()[0]) for cell in cells]
+        assert len(values) == 3
+        assert f"{min(values):.1f} to {max(values):.1f}" in words, scorer
 
 
 def test_the_model_card_has_its_numbers():

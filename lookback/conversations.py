@@ -22,7 +22,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from lookback.images import load_images
+from lookback.images import list_images, load_image, load_images, to_pillow
+from lookback.limits import TEXT_CHARACTERS
+from lookback.plain import check_text
 from lookback.videos import load_video
 
 if TYPE_CHECKING:
@@ -104,9 +106,17 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Conversation:
-    """Turns, the last of which is the user's: what the model is to answer."""
+    """Turns, the last of which is the user's: what the model is to answer.
+
+    Raises:
+        LimitError: its texts are too long together.
+    """
 
     turns: tuple[Turn, ...]
+
+    def __post_init__(self) -> None:
+        count = sum(len(part.text) for part in self.parts("text"))
+        TEXT_CHARACTERS.check(count, "the text of the question or messages")
 
     @classmethod
     def of(
@@ -132,11 +142,9 @@ class Conversation:
                 if question is None
                 else f"the question is no text but {question!r:.60}"
             )
-        several = isinstance(image, Sequence) and not isinstance(image, (str, bytes))
-        images: list[Any] = [] if image is None else list(image) if several else [image]  # type: ignore[arg-type]
-        parts = [Part("image", media=one) for one in images]
-        parts += [] if video is None else [Part("video", media=video)]
-        return cls((Turn("user", (*parts, Part("text", question))),))
+        parts = [Part("image", media=one) for one in list_images(image)]
+        parts += [] if video is None else [Part("video", media=_video("video", video))]
+        return cls((Turn("user", (*parts, Part("text", check_text(question, "the question")))),))
 
     @classmethod
     def from_messages(cls, messages: Messages) -> Conversation:
@@ -216,7 +224,7 @@ class Conversation:
         """The same conversation with other words in its last turn; images and videos stay."""
         last = self.turns[-1]
         shown = [part for part in last.parts if part.kind != "text"]
-        turn = replace(last, parts=(*shown, Part("text", question)))
+        turn = replace(last, parts=(*shown, Part("text", check_text(question, "the question"))))
         return replace(self, turns=(*self.turns[:-1], turn))
 
     def source(self, asked: SourceLike = None) -> Source:
@@ -239,7 +247,8 @@ class Conversation:
             return Source()
         else:
             found = Source()
-            for one in [asked] if isinstance(asked, str) else asked:
+            named = isinstance(asked, str) or not isinstance(asked, Iterable)
+            for one in [asked] if named else asked:
                 found |= self._named(one)
         if not found:
             raise SourceError(NOTHING_THERE)
@@ -289,7 +298,7 @@ def _turn(i: int, message: Any) -> Turn:
     if role not in ROLES:
         raise ValueError(f"messages[{i}]: the role is {role!r}, must be one of {', '.join(ROLES)}")
     if isinstance(content, str):
-        return Turn(role, (Part("text", content),))
+        return Turn(role, (Part("text", check_text(content, f"messages[{i}].content")),))
     if not isinstance(content, Sequence) or isinstance(content, bytes) or not content:
         raise ValueError(f"messages[{i}]: the content is {content!r:.60}, must be text or parts")
     return Turn(role, tuple(_part(f"messages[{i}].content[{k}]", p) for k, p in enumerate(content)))
@@ -304,15 +313,22 @@ def _part(where: str, part: Any) -> Part:
     if kind == "text":
         if not isinstance(part.get("text"), str):
             raise ValueError(f"{where}: the text is {part.get('text')!r:.60}")
-        return Part("text", part["text"], source=marked)
+        return Part("text", check_text(part["text"], f"{where}.text"), source=marked)
     if kind in ("image", "image_url"):
         return Part("image", media=_media(where, part, "image"), source=marked)
     if kind in ("video", "video_url"):
-        video = _media(where, part, "video")
-        if isinstance(video, bytes) or not isinstance(video, (str, os.PathLike, Sequence)):
-            raise ValueError(f"{where}: give the video as a file or as a list of its frames")
-        return Part("video", media=video, source=marked)
+        return Part("video", media=_video(where, _media(where, part, "video")), source=marked)
     raise ValueError(f"{where}: the type is {kind!r}; there are text, image, image_url, video")
+
+
+def _video(where: str, video: Any) -> Any:
+    """Return a video as a file or as a list of its frames; an array of frames is one of images."""
+    if isinstance(video, (str, os.PathLike)):
+        return video
+    frames = list(video) if len(getattr(video, "shape", ())) == 4 else video
+    if isinstance(frames, (bytes, bytearray)) or not isinstance(frames, Sequence):
+        raise ValueError(f"{where}: give the video as a file or as a list of its frames")
+    return frames
 
 
 def _media(where: str, part: Mapping[str, Any], kind: str) -> Any:
@@ -341,5 +357,6 @@ def _name(part: Part) -> Any:
     if isinstance(media, (str, bytes)):
         data = media.encode() if isinstance(media, str) else media
     else:
-        data = json.dumps([media.mode, media.size]).encode() + media.tobytes()
+        image = to_pillow(media) or load_image(media)  # which says what is wrong with it
+        data = json.dumps([image.mode, image.size]).encode() + image.tobytes()
     return f"sha256:{hashlib.sha256(data).hexdigest()[:16]}"

@@ -89,6 +89,8 @@ IMAGE_MIB = Limit("LOOKBACK_MAX_IMAGE_MIB", 100, "MiB", MIB)
 """Of one picture as it is stored: a file, a download, a data URI, bytes."""
 IMAGE_PIXELS = Limit("LOOKBACK_MAX_IMAGE_PIXELS", 64_000_000, "pixels")
 """Width times height of one picture, known before it is decoded; four bytes of memory each."""
+IMAGE_ASPECT = Limit("LOOKBACK_MAX_IMAGE_ASPECT", 200, "to 1")
+"""The longer side of one picture to its shorter one: models squeeze it, or fail."""
 VIDEO_MIB = Limit("LOOKBACK_MAX_VIDEO_MIB", 2048, "MiB", MIB)
 """Of one video file."""
 VIDEO_FRAMES = Limit("LOOKBACK_MAX_VIDEO_FRAMES", 100_000, "frames")
@@ -99,15 +101,20 @@ DATA_MIB = Limit("LOOKBACK_MAX_DATA_MIB", 2048, "MiB", MIB)
 """Of one file of data or responses, which is held in memory; of a packed one, unpacked."""
 PACKED_RATIO = Limit("LOOKBACK_MAX_PACKED_RATIO", 200, "times its packed size")
 """What a packed file may grow to, once it is beyond 16 MiB; text packs ten to forty times."""
+TEXT_CHARACTERS = Limit("LOOKBACK_MAX_TEXT_CHARACTERS", 1_000_000, "characters")
+"""Of the texts of one conversation, one response, or the answers to one item: a tokenizer takes
+tens of bytes for each."""
 
 LIMITS = (
     FETCH_SECONDS,
     IMAGE_MIB,
     IMAGE_PIXELS,
+    IMAGE_ASPECT,
     VIDEO_MIB,
     VIDEO_FRAMES,
     VIDEO_PIXELS,
     DATA_MIB,
     PACKED_RATIO,
+    TEXT_CHARACTERS,
 )
 """All of them, in the order of docs/limits.md."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def finite(value: float | None) -> float | None:
@@ -15,6 +18,60 @@ def finite(value: float | None) -> float | None:
 def whole_text(text: str) -> str:
     """The text with U+FFFD for lone surrogates, which no encoding can carry."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class HalfCharacterError(ValueError):
+    """A text has half a character.
+
+    Attributes:
+        name: which text.
+    """
+
+    def __init__(self, name: str, half: str) -> None:
+        super().__init__(
+            f"{name} has half a character, {half!r}: a lone surrogate, or a byte that is not UTF-8"
+        )
+        self.name = name
+
+
+def half_character(text: str) -> str | None:
+    """Return the first half of a character in a text; None if all are whole.
+
+    JSON can spell halves (a lone surrogate, "\\ud83d"), and the command line has them for bytes
+    that are not UTF-8. No tokenizer, no file and no request takes them.
+    """
+    found = None if text.isascii() else _HALF.search(text)
+    return found[0] if found else None
+
+
+def check_text(text: str, name: str) -> str:
+    """Return a text, called `name` in errors, if all its characters are whole.
+
+    Raises:
+        HalfCharacterError: one is not.
+    """
+    if (half := half_character(text)) is not None:
+        raise HalfCharacterError(name, half)
+    return text
+
+
+def check_texts(data: Any) -> None:
+    """Check every text in data of JSON, and every key, by its place: "messages[0].content".
+
+    Raises:
+        HalfCharacterError: one has half a character.
+    """
+    todo = [("", data)]  # no recursion: data may be nested deeply
+    while todo:
+        place, value = todo.pop()
+        if isinstance(value, str):
+            check_text(value, place)
+        elif isinstance(value, dict):
+            for key in value:
+                check_text(key, f"{place}.{key!r:.60}" if place else f"{key!r:.60}")
+            todo += [(f"{place}.{key}" if place else key, one) for key, one in value.items()]
+        elif isinstance(value, (list, tuple)):
+            todo += [(f"{place}[{i}]", one) for i, one in enumerate(value)]
 
 
 def plain(value: Any) -> Any:

@@ -17,7 +17,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import Protocol
 
 from lookback.limits import DATA_MIB, MIB, PACKED_RATIO, Limit
-from lookback.storage import AnyPath, RemotePath, is_remote, readable
+from lookback.storage import AnyPath, RemotePath, is_remote, readable, size_of
 
 OUTSIDE_VARIABLE = "LOOKBACK_ALLOW_OUTSIDE"
 """Set to 1, names in data files may lead out of their folder."""
@@ -111,9 +111,8 @@ def read_unpacked(path: AnyPath, member: str) -> bytes:
     check_file(path, DATA_MIB)
     try:
         if kind == ".gz":
-            packed = path.size() if isinstance(path, RemotePath) else path.stat().st_size
             with gzip.open(readable(path)) as file:
-                return _inflate(file, packed, repr(str(path)))
+                return _inflate(file, size_of(path), repr(str(path)))
         with zipfile.ZipFile(readable(path)) as archive:
             found = [one for one in archive.infolist() if one.filename.endswith(member)]
             if len(found) != 1:
@@ -132,10 +131,19 @@ def _inflate(file: Stream, packed: int, name: str) -> bytes:
     while chunk := file.read(_CHUNK):
         chunks.append(chunk)
         total += len(chunk)
-        DATA_MIB.check(total, f"{name}, unpacked,")
-        if total > max(_RATIO_FROM, PACKED_RATIO.most * packed):
-            raise PACKED_RATIO.error(f"{name} has {packed:,} bytes and unpacks to over {total:,}")
+        check_unpacked(total, packed, name)
     return b"".join(chunks)
+
+
+def check_unpacked(total: int, packed: int, name: str) -> None:
+    """Let pass what a file of `packed` bytes unpacks to, as far as it was unpacked.
+
+    Raises:
+        LimitError: it is too large, or too many times as large as the file.
+    """
+    DATA_MIB.check(total, f"{name}, unpacked,")
+    if total > max(_RATIO_FROM, PACKED_RATIO.most * packed):
+        raise PACKED_RATIO.error(f"{name} has {packed:,} bytes and unpacks to over {total:,}")
 
 
 def outside_allowed() -> bool:
@@ -151,6 +159,8 @@ def check_inside(folder: AnyPath, name: str) -> None:
     Raises:
         ValueError: it leads out, and that is not allowed.
     """
+    if "\0" in name:
+        raise ValueError(f"{name!r:.80} is no path: it has a null byte")
     if outside_allowed():
         return
     posix, windows = PurePosixPath(name), PureWindowsPath(name)

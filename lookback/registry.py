@@ -18,13 +18,14 @@ registered.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import importlib
 import importlib.util
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -54,6 +55,12 @@ def wrong_kind(who: str, settings: Mapping[str, object], error: Exception) -> Se
     """The error of something that failed with settings which it does have, by their values."""
     given = ", ".join(f"{name} = {value!r:.60}" for name, value in settings.items())
     return SettingError(f"{who} cannot work with {given} ({words(error)})")
+
+
+def did_you_mean(name: object, names: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the known one that is most like it."""
+    alike = difflib.get_close_matches(name, list(names), 1) if isinstance(name, str) else []
+    return f". Did you mean {alike[0]!r}?" if alike else ""
 
 
 class Entry(Protocol):
@@ -135,8 +142,12 @@ class Registry(Generic[E]):
             ValueError: there is none; the message lists those there are.
             PluginError: it is another package's, and cannot be loaded.
         """
-        if name not in self.names():
-            raise ValueError(f"no {self.kind} named {name!r}; there are: {', '.join(self.names())}")
+        names = self.names()
+        if name not in names:
+            raise ValueError(
+                f"no {self.kind} named {name!r:.60}; there are: {', '.join(names)}"
+                f"{did_you_mean(name, names)}"
+            )
         if name not in self._entries:
             self._load(name)
         return self._entries[name]
@@ -168,7 +179,9 @@ class Registry(Generic[E]):
             found = point.load()
             if name not in self._entries:
                 self._adopt(name, found)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
             raise PluginError(
                 f"the {self.kind} {name!r} ({point.value}) cannot be loaded: {words(error)}"
             ) from error
@@ -202,8 +215,15 @@ def load_plugin(plugin: str) -> None:
             _run_file(name, path)
         else:
             importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # a script that ends itself must not end the command
+    except BaseException as error:  # a script that ends itself must not end the command
+        if is_interrupt(error):
+            raise
         raise PluginError(f"the plugin {plugin} failed: {words(error)}") from error
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether an error is Ctrl-C itself, which is nobody's failure."""
+    return type(error) is KeyboardInterrupt
 
 
 def plugin_in(trace: TracebackType | None) -> str | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -61,6 +62,9 @@ class Top:
         object.__setattr__(self, "token_ids", _readonly(self.token_ids, np.int64, shape))
         object.__setattr__(self, "log_prob", _readonly(self.log_prob, np.float32, shape))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _constructor_call(self)
+
 
 @dataclass(frozen=True, eq=False)
 class Signals:
@@ -110,6 +114,9 @@ class Signals:
             object.__setattr__(self, "by_layer", _shares(self.by_layer, len(self.token_ids)))
         if self.top is not None and len(self.top.token_ids) != len(self.token_ids):
             raise ValueError(f"top has {len(self.top.token_ids)} rows: one per token")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _constructor_call(self)
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -222,6 +229,9 @@ class Asked:
 class Candidates(Sequence[Candidate]):
     """The candidates for one question or conversation: a sequence, in the order drawn or given.
 
+    Pickled, they leave the engine and the conversation behind (`asked` is None): scorers that ask
+    the model again then say so. Copies share them.
+
     Attributes:
         items: the candidates.
         question: what was asked (last).
@@ -231,7 +241,8 @@ class Candidates(Sequence[Candidate]):
         sampling: how they were drawn; empty if they were given.
         messages: the whole conversation; images that are no files or URLs by their hash.
         source: what A_t is measured on, as it was asked for; None for every vision token.
-        asked: the engine and the conversation; None for candidates read from a file. Not stored.
+        asked: the engine and the conversation; None for candidates read from a file or a pickle.
+            Not stored.
     """
 
     items: tuple[Candidate, ...]
@@ -247,6 +258,17 @@ class Candidates(Sequence[Candidate]):
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", tuple(self.items))
         object.__setattr__(self, "prompt_ids", _readonly(self.prompt_ids, np.int64))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _constructor_call(replace(self, asked=None))
+
+    def __copy__(self) -> Candidates:
+        return replace(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Candidates:
+        make, values = self.__reduce__()
+        copied: Candidates = make(*deepcopy(values, memo))
+        return replace(copied, asked=self.asked)
 
     @overload
     def __getitem__(self, i: int) -> Candidate: ...
@@ -437,6 +459,11 @@ def _shares(values: Any, tokens: int) -> Floats:
         )
     array.setflags(write=False)
     return array
+
+
+def _constructor_call(record: Any) -> tuple[Any, ...]:
+    """How to pickle a record: by its constructor, which makes its arrays read-only again."""
+    return type(record), tuple(getattr(record, one.name) for one in fields(record))
 
 
 def _readonly(values: Any, dtype: type, shape: Sequence[int] = (-1,)) -> NDArray[Any]:

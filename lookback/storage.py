@@ -259,6 +259,19 @@ def readable(path: AnyPath) -> Path | io.BytesIO:
     return path if isinstance(path, Path) else io.BytesIO(path.read_bytes())
 
 
+def size_of(path: AnyPath) -> int:
+    """How many bytes a file has."""
+    return path.size() if isinstance(path, RemotePath) else path.stat().st_size
+
+
+def size_below(folder: AnyPath) -> int:
+    """How many bytes all files below a folder have."""
+    if isinstance(folder, RemotePath):
+        return int(folder._do("du"))
+    files = (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+    return sum(os.lstat(file).st_size for file in files)
+
+
 def names_in(folder: AnyPath) -> list[str]:
     """The names of what is in a folder; none if there is none."""
     if isinstance(folder, RemotePath):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lookback.runs import Run
+from lookback.runs import Run, records
 from lookback.runs.layout import SHARD, write_table
 from lookback.runs.manifest import Manifest
 from lookback.runs.records import Record, TableRecord, read_record
@@ -94,14 +94,11 @@ def make_run(
         write_shard(folder, "candidates", shard, rows, by_layer=bool(layers))
         for name in recorded:
             write_shard(folder, f"scores/{name}", shard, scores[name])
-        timings = [
-            {"stage": stage, "item": place, "responses": n, "ms": 10.0 * len(stage)}
-            for place in places
-            for stage in ("sample", *(() if place in failed else recorded))
-        ]
-        (folder / "timings").mkdir(exist_ok=True)
-        (folder / "timings" / f"{shard:05d}.json").write_text(json.dumps(timings))
         write_shard(folder, "items", shard, heads)
+        for stage in ("sample", *recorded):
+            timed = [place for place in places if stage == "sample" or place not in failed]
+            row = {"stage": stage, "responses": n, "ms": 10.0 * len(stage)}
+            write_timings(folder, shard, stage, [row | {"item": place} for place in timed])
     return Run(folder)
 
 
@@ -118,6 +115,11 @@ def write_shard(folder, table, shard, rows, by_layer=False):
     Record(Manifest.read(folder).id, first, last, tables | {table: written}).write(folder, shard)
 
 
+def write_timings(folder, shard, stage, rows):
+    """Write what a stage of a shard took, and record it as if it had always been so."""
+    records.write_timings(folder, shard, read_record(folder, shard), stage, rows)
+
+
 def change_manifest(folder, **changes):
     """The run with another manifest: new settings get their id, its records too."""
     manifest = Manifest.read(folder)
@@ -126,7 +128,8 @@ def change_manifest(folder, **changes):
     changed = replace(manifest, **changes)
     changed.write(folder)
     for shard in changed.shards:
-        replace(read_record(folder, shard), run=changed.id).write(folder, shard)
+        for place in (folder, folder / "timings"):
+            replace(read_record(place, shard, needed=()), run=changed.id).write(place, shard)
     return Run(folder)
 
 

@@ -3,7 +3,7 @@
 import json
 from html.parser import HTMLParser
 
-VOID = {"meta", "input", "img", "br", "hr", "link", "wbr"}
+VOID = {"meta", "input", "img", "br", "hr", "link", "wbr", "source"}
 
 
 class Page(HTMLParser):

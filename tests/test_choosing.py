@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_runs import make_run
+from documents import table
+from made_runs import change_manifest, make_run
 
 from lookback.studies import Runs, get_study
 from lookback.studies.shared.selection import bootstrap_means, interval, outcome
@@ -30,31 +31,43 @@ def block(name, text=REPRODUCTION):
 BLOCK = block("choosing", CHOOSING)
 
 
+def rows():
+    head, _, *found = [line for line in cells(BLOCK) if len(line) > 1]
+    assert head == list(choosing.COLUMNS)
+    return found
+
+
 def test_the_page_says_what_the_reproduction_says():
     """Both are made of the same runs: a new one without the other is seen."""
-    shown = [line for line in cells(BLOCK) if len(line) == 8][2:]
+    shown = rows()
     taken = {(c[0], c[1]): c for c in cells(block("combine")) if len(c) == 8}
-    values = {c[0].replace("</u>", ""): c for c in cells(block("main")) if len(c) == 10}
-    header = next(c for c in cells(block("main")) if c[0] == "Method" and "Scenes VQA N=5" in c)
+    main = table(REPRODUCTION, "<!-- main -->")
     assert len(shown) == 8
-    for task, n, random, _, _, ours, _, pair in shown:
+    for task, n, random, *shares, _, _, _, pair in shown:
         title = task.partition(":")[0]
         line = taken[title, n]
         assert random == line[2]
         assert pair == f"{line[6]}: {line[7]}"
-        column = header.index(f"{title} N={n}")
-        measured = float(re.search(r"[\d.]+", values["LookBack"][column])[0])
-        assert float(ours) == pytest.approx(measured, abs=0.051)
+        for method, value in zip(
+            ("Greedy decoding", "Mean log p", "LookBack"), shares, strict=False
+        ):
+            measured = float(main[method, f"{title} N={n}"].split()[0])
+            assert float(value) == pytest.approx(measured, abs=0.051)
 
 
 def test_the_sentence_under_the_table_follows_from_it():
-    lines = [line for line in cells(BLOCK) if len(line) == 8][2:]
-    lost = [c for c in lines if not c[3].startswith("LookBack") and "LookBack" not in c[4]]
+    lines = rows()
+    lost = [c for c in lines if not c[7].startswith("LookBack") and "LookBack" not in c[8]]
     words = BLOCK.split("\n\n")[1]
     assert f"in {len(lines) - len(lost)} of {len(lines)} rows" in words
-    for task, n, _, highest, *_ in lost:
+    for task, n, *_, highest, _, _ in lost:
         name = highest.rpartition(" ")[0]
         assert f"{task.partition(':')[0]} at N = {n} ({name})" in words
+    above = [c for c in lines if float(c[3]) > float(c[5])]
+    greedy = words.partition(" greedy ")[2]
+    assert greedy.count(" at N = ") == len(above)
+    for task, n, *_ in above:
+        assert f"{task.partition(':')[0]} at N = {n}" in greedy
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +75,9 @@ def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("choosing")
     run = make_run(root / "a", items=20, n=6, recorded=("vauq",))
     make_run(root / "a-none", items=20, n=6, image="none", controls=run)
+    greedy = make_run(root / "a-greedy", items=20, n=1, seed=5)
+    sampling = {"n": 1, "seed": 5, "temperature": 0.0}
+    change_manifest(root / "a-greedy", settings=greedy.settings | {"sampling": sampling})
     return root
 
 
@@ -73,9 +89,12 @@ def test_who_is_highest_and_who_cannot_be_told_from_it(folder):
     main = [r for r in get_study("main")(runs).rows if r["benchmark"] == "Scenes Caption"]
     rivals = {r["method"]: r["value"] for r in main if np.isfinite(r["value"])}
     del rivals["oracle"], rivals["random"]
+    greedy = rivals.pop("greedy")
     assert found.value == pytest.approx(max(rivals.values()))
     assert rivals[found.best] == pytest.approx(found.value)
-    run = next(r for r in runs if r.image == "own")
+    run = next(r for r in runs.largest)
+    assert found.log_prob == pytest.approx(rivals["mean_log_prob"])
+    assert found.greedy == pytest.approx(greedy)
     for method in rivals.keys() - {found.best, "visual_gain"}:
         gap = 100 * (outcome(run, found.best, 6) - outcome(run, method, 6))
         low, high = interval(bootstrap_means(gap))

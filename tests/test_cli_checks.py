@@ -13,8 +13,7 @@ from PIL import Image
 
 from lookback.benchmarks.base import get_benchmark
 from lookback.cli.app import complete_scorer
-from lookback.cli.start import PHOTOGRAPH
-from lookback.embedded import is_scene
+from lookback.embedded import PHOTOGRAPH, is_scene
 from lookback.scores.base import SCORERS
 from lookback.scores.names import HOMES
 
@@ -33,6 +32,7 @@ def picture(tmp_path):
     [
         (("",), "the question is empty"),
         ((" \n",), "the question is empty"),
+        (("what\udcff?",), "\\udcff"),
         (("what?", "--n", "0"), "n = 0: must be at least 1"),
         (("what?", "--source", "image:3"), "of images the prompt has image:0"),
         (("what?", "--source", "nowhere"), "source = 'nowhere'"),
@@ -60,6 +60,19 @@ def test_what_is_wrong_is_said_before_a_model_is_loaded(command, picture, argume
         assert status == 1
         assert said in err
         assert LOADING not in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("score", "{}", "what?", "a", "b\udcff"), ("look", "{}", "what?", "b\udcff")]
+)
+def test_half_a_character_in_an_answer_is_said_before_a_model_is_loaded(
+    command, picture, arguments
+):
+    status, out, err = command(*(one.format(picture) for one in arguments), *NO_MODEL)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "\\udcff" in err
+    assert "bug" not in err
+    assert LOADING not in err
 
 
 @pytest.mark.parametrize("scorer", HOMES)
@@ -167,6 +180,40 @@ def test_a_photograph_is_not_for_the_embedded_model(command, picture, tmp_path):
     assert command("ask", picture, *few)[2] == ""
     assert command("ask", picture, photo, photo, *few)[2].count(PHOTOGRAPH) == 1
     assert command("score", photo, "what?", "a dog", "--json")[2].count(PHOTOGRAPH) == 1
+
+
+def test_a_run_about_photographs_says_so_once(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Image.new("RGB", (120, 90)).save("photo.jpg")
+    get_benchmark("scenes-vqa").items("test", 1)[0].image.save("scene.png")
+    lines = [{"image": name, "question": "what?"} for name in ("gone.jpg", "scene.png")]
+    few = ("-n", "1", "--max-new-tokens", "2", "--data")
+    for name, shown in (("drawn", 0), ("mixed", 2)):
+        more = [{"image": "photo.jpg", "question": "what?"}] * shown
+        Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines + more)))
+        err = command("run", *few, f"{name}.jsonl", "--out", name)[2]
+        assert err.count(PHOTOGRAPH) == bool(shown)
+    none = ("run", "--candidates", "mixed", "--image", "none", "--out", "none")
+    assert PHOTOGRAPH not in command(*none)[2]
+
+
+def test_at_temperature_0_one_answer_is_drawn(command, picture):
+    given = (picture, "what?", "--max-new-tokens", "2", "--temperature", "0", "--json")
+    status, out, err = command("ask", *given, "-n", "3")
+    assert (status, err.count("\n"), len(json.loads(out)["candidates"])) == (0, 1, 1)
+    assert "--temperature 0" in err
+    assert command("ask", *given, "-n", "1")[2] == ""
+    assert json.loads(command("look", *given, "-n", "3")[1])["best_of"] == 1
+
+
+def test_a_tie_is_said(command, picture):
+    given = ("score", picture, "what?", "--scorer", "consensus")
+    status, _, err = command(*given, "a red dog", "a blue dog")
+    assert (status, err.count("\n")) == (0, 1)
+    assert "a tie: 2 " in err
+    assert command(*given, "a red dog", "a blue dog", "--json")[2] == err
+    assert command(*given, "a red dog", "a red dog")[2] == ""  # the same answer twice
+    assert command(*given, "a red dog", "a red cat", "a blue dog")[2] == ""
 
 
 def test_scenes_are_told_from_photographs():

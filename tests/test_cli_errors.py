@@ -147,6 +147,16 @@ def refusing(model=None, processor=None):
     "An engine that says why it cannot."
     raise ValueError("no such thing")
 """
+ENDINGS = {
+    "SystemExit": "raise SystemExit(0)",
+    "KeyboardInterrupt": "class Stop(KeyboardInterrupt): pass\nraise Stop('now')",
+    "GeneratorExit": "raise GeneratorExit",
+    "BaseException": "class Mine(BaseException): pass\nraise Mine('now')",
+    "EOFError": "raise EOFError('now')",
+    "Exit": "import typer; raise typer.Exit(0)",
+    "Abort": "import typer; raise typer.Abort",
+}
+"""Ways to end a process, or to make a command believe that its user did."""
 
 
 @pytest.fixture
@@ -181,6 +191,29 @@ def test_a_plugin_cannot_end_the_command(command, plugin, ending):
     assert err.startswith(f"lookback: the plugin {plugin} failed: SystemExit")
     with pytest.raises(PluginError, match="failed: SystemExit"):
         load_plugin(str(plugin))
+
+
+@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+def test_a_plugin_that_is_imported_cannot_end_the_command(command, plugin, ending):
+    plugin.write_text(ending + "\n")
+    status, out, err = command("scorers", "--plugin", plugin)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"lookback: the plugin {plugin} failed: ")
+
+
+@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+def test_a_plugin_that_is_called_cannot_end_the_command(command, plugin, ending):
+    lines = "".join(f"    {line}\n" for line in ending.split("\n"))
+    engine = "@lookback.engine('mine')\ndef engine(model=None, processor=None):\n"
+    plugin.write_text(f"import lookback\n{engine}{lines}")
+    status, out, err = command("check", "--engine", "mine", "--plugin", plugin)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"lookback: the plugin {plugin} failed: ")
+
+
+def test_ctrl_c_in_a_plugin_is_the_users(command, plugin):
+    plugin.write_text("raise KeyboardInterrupt\n")
+    assert command("scorers", "--plugin", plugin) == (130, "", "")
 
 
 def test_names_that_no_encoding_has_are_printed_as_json_spells_them(tmp_path):

@@ -91,6 +91,31 @@ def test_a_question_from_stdin(command, stdin, tmp_path):
     assert (status, "the question is empty" in err) == (1, True)
 
 
+def test_texts_that_are_too_long_are_refused_before_a_model_loads(
+    command, stdin, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("LOOKBACK_MAX_TEXT_CHARACTERS", "100")
+    (tmp_path / "a.png").write_bytes(picture())
+    long, image = "a" * 101, tmp_path / "a.png"
+    (tmp_path / "q.jsonl").write_text(json.dumps({"question": long}))
+    for arguments in (
+        ("ask", image, long),
+        ("ask", image, "-"),
+        ("ask", "--questions", tmp_path / "q.jsonl"),
+        ("score", image, long, "a"),
+        ("score", image, "-", "a"),
+        ("score", image, "what?", "a", long),
+        ("score", image, "what?", "-"),
+        ("look", image, "what?", long),
+        ("look", image, "what?", "-"),
+        ("look", image, long, "a"),
+    ):
+        stdin(long.encode())
+        status, out, err = command(*arguments, *NO_MODEL)
+        assert (status, out, err.count("\n")) == (1, "", 1)
+        assert "LOOKBACK_MAX_TEXT_CHARACTERS" in err, arguments
+
+
 def test_answers_from_stdin_among_the_arguments(command, stdin, tmp_path):
     (tmp_path / "a.png").write_bytes(picture())
     stdin(b"a dog\n\na cat\n")

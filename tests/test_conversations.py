@@ -6,9 +6,11 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from engines.reference import noise
 
 from lookback.conversations import Conversation, Source, SourceError
+from lookback.limits import LimitError
 
 
 def png(image):
@@ -90,6 +92,44 @@ def test_a_video_is_its_frames():
     assert found.source() == Source(videos=frozenset({0}))
 
 
+def test_arrays_and_tensors_are_images_and_frames():
+    image = noise()
+    expected = Conversation.of([image], "what?", video=[image, image])
+    pixels = np.asarray(image)
+    clip = np.stack([pixels, pixels])
+    for array in (np.array, torch.tensor):
+        given = [
+            Conversation.of(array(pixels), "what?", video=array(clip)),
+            Conversation.of([array(pixels)], "what?", video=list(array(clip))),
+            Conversation.from_messages(
+                user(
+                    {"type": "image", "image": array(pixels)},
+                    {"type": "video", "video": array(clip)},
+                    TEXT,
+                )
+            ),
+        ]
+        for one in given:
+            assert [i.tobytes() for i in one.images] == [image.tobytes()]
+            assert [[i.tobytes() for i in video] for video in one.videos] == [[image.tobytes()] * 2]
+            assert one.to_json() == expected.to_json()
+
+
+@pytest.mark.parametrize("media", [np.zeros((3, 40, 50)), torch.zeros(3, 40, 50), 42, [noise()]])
+def test_what_is_no_image_is_named_without_what_is_in_it(media):
+    given = Conversation.from_messages(user({"type": "image", "image": media}, TEXT))
+    for ask in (lambda: given.images, given.to_json):
+        with pytest.raises(ValueError, match="is no image") as error:
+            ask()
+        assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize("video", [3, b"abc", noise(), np.zeros((40, 50, 3), np.uint8)])
+def test_what_is_no_video_is_refused_at_once(video):
+    with pytest.raises(ValueError, match="video"):
+        Conversation.of(None, "what?", video=video)
+
+
 def test_turns_and_transcript():
     messages = [
         {"role": "system", "content": "Be brief."},
@@ -119,6 +159,8 @@ def test_turns_and_transcript():
         (user({"type": "image", "base64": "?"}, TEXT), "the image is no base64"),
         (user({"type": "video", "video": 3}, TEXT), "as a file or as a list of its frames"),
         (user({"type": "text", "text": "a", "source": "yes"}), "must be true or false"),
+        ([{"role": "user", "content": "a\ud800"}], r"messages\[0\].*ud800"),
+        (user(TEXT, {"type": "text", "text": "a\ud800"}), r"messages\[0\].content\[1\].*ud800"),
     ],
 )
 def test_anything_else_is_named(messages, said):
@@ -148,3 +190,26 @@ def test_what_is_marked_is_the_source():
     assert found.source(["image:0", "marked"]) == Source(frozenset({0}), texts=frozenset({0}))
     assert found.to_json()[0]["content"][1]["source"] is True
     assert np.all([found.with_images(None).source().texts == {0}])
+
+
+@pytest.mark.parametrize("asked", [2, True, "image", [5]])
+def test_what_is_no_source_is_named(asked):
+    with pytest.raises(SourceError, match=f"source = {asked[0] if asked == [5] else asked!r}"):
+        Conversation.of(noise(), "what?").source(asked)
+
+
+def test_all_texts_together_are_of_limited_length(monkeypatch):
+    monkeypatch.setenv("LOOKBACK_MAX_TEXT_CHARACTERS", "100")
+    assert Conversation.of(None, "a" * 100).question == "a" * 100
+    turns = [{"role": role, "content": "a" * 40} for role in ("user", "assistant", "user")]
+    with pytest.raises(LimitError, match=r"120 characters.*LOOKBACK_MAX_TEXT_CHARACTERS"):
+        Conversation.of(messages=turns)
+    with pytest.raises(LimitError, match="101 characters"):
+        Conversation.of(noise(), "a" * 101)
+    with pytest.raises(LimitError, match="101 characters"):
+        Conversation.of(None, "what?").with_question("a" * 101)
+
+
+def test_a_text_of_a_hundred_megabytes_is_refused_before_any_tokenizer():
+    with pytest.raises(LimitError, match="100,000,000 characters"):
+        Conversation.of(None, "a" * 10**8)

@@ -51,7 +51,8 @@ def names(tmp_path, monkeypatch):
     monkeypatch.setattr(lookback, "load", lambda name=None: engine, raising=False)
     monkeypatch.setattr(engine, "sample", briefly(engine.sample))
     monkeypatch.setattr(engine, "search", briefly(engine.search))
-    make_run(tmp_path / "runs" / "caption", items=3, n=6)
+    for task in ("caption", "vqa"):
+        make_run(tmp_path / "runs" / task, f"scenes-{task}", items=3, n=6)
     return {
         "lookback": lookback,
         "model": zoo.model,

@@ -76,3 +76,12 @@ def test_a_broken_package_is_named_and_others_still_work(tmp_path):
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "broken_package" in done.stderr
+
+
+def test_a_folder_of_the_same_name_does_not_hide_the_installed_package(tmp_path):
+    """A clone is a folder called lookback: from its parent, the package inside is what counts."""
+    (tmp_path / "lookback").mkdir()
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", "import lookback; print(lookback.__file__)"]
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert Path(done.stdout.strip()).name == "__init__.py", (done.stdout, done.stderr)

@@ -271,6 +271,9 @@ NOT_PUBLIC = (
     *("192.0.0.1", "192.0.2.1", "198.18.0.1", "198.51.100.1", "203.0.113.1"),
     *("::", "::1", "fe80::1", "fe80::1%1", "fc00::1", "fd12::1", "fec0::1", "ff02::1"),
     *("::ffff:127.0.0.1", "::ffff:8.8.8.8", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::1"),
+    *("192.0.0.8", "192.0.0.9", "192.0.0.255", "192.31.196.1", "192.52.193.1", "192.88.99.1"),
+    *("192.175.48.1", "0.1.2.3", "2620:4f:8000::1", "3fff::1", "3fff:fff::1", "5f00::1"),
+    *("100:0:0:1::1", "2001:1::1", "2001:20::1", "2a00::5efe:7f00:1", "2a00::200:5efe:808:808"),
     *("2002:7f00:1::", "2002:808:808::", "2001:0:1::1", "2001:db8::1", "100::1", "4000::1"),
 )
 
@@ -280,14 +283,20 @@ def test_addresses_that_are_not_public(address):
     assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "93.184.216.34", "2606:4700::1111", "2a00::1"])
+PUBLIC = (
+    *("8.8.8.8", "93.184.216.34", "192.0.1.1", "192.88.98.1", "192.88.100.1", "223.255.255.255"),
+    *("2606:4700::1111", "2a00::1", "2001:200::1", "2003::1", "3ffe::1", "2a00::5efe"),
+)
+
+
+@pytest.mark.parametrize("address", PUBLIC)
 def test_addresses_that_are_public(address):
     assert is_public(address)
 
 
 @given(st.ip_addresses(v=4))
 def test_an_address_inside_another_is_never_public(ip):
-    for inside in (f"::ffff:{ip}", f"::{ip}", f"64:ff9b::{ip}"):
+    for inside in (f"::ffff:{ip}", f"::{ip}", f"64:ff9b::{ip}", f"2002:{int(ip) >> 16:x}::"):
         assert not is_public(inside)
 
 

@@ -6,16 +6,21 @@ import http.server
 import io
 import os
 import random
+import re
 import socket
+import struct
 import threading
 import urllib.parse
+import zlib
 
+import numpy as np
 import pytest
+import torch
 from PIL import Image, ImageFile
 
 from lookback.conversations import Conversation
-from lookback.images import load_images
-from lookback.limits import LimitError
+from lookback.images import SCANS, SERVED, SIDE, SLOW_PIXELS, load_images, stored_image
+from lookback.limits import IMAGE_ASPECT, LimitError
 
 
 @pytest.fixture
@@ -32,6 +37,96 @@ def test_paths_bytes_pictures_and_lists(tmp_path, png):
     assert [(i.mode, i.size) for i in images] == [("RGB", (4, 3))] * 4
     assert len(load_images(path)) == 1
     assert load_images(None) == []
+
+
+PIXELS = np.arange(4 * 5 * 4, dtype=np.uint8).reshape(4, 5, 4)
+
+
+@pytest.mark.parametrize("channels", [3, 4, None])
+def test_arrays_and_tensors_of_bytes_are_images(channels):
+    pixels = PIXELS[..., 0] if channels is None else PIXELS[..., :channels]
+    expected = Image.fromarray(np.ascontiguousarray(pixels)).convert("RGB")
+    for given in (pixels, torch.tensor(pixels), np.asfortranarray(pixels)):
+        (found,) = load_images(given)
+        assert (found.mode, found.size) == ("RGB", (5, 4))
+        assert found.tobytes() == expected.tobytes()
+    assert [one.size for one in load_images([pixels, torch.tensor(pixels)])] == [(5, 4)] * 2
+
+
+def test_an_image_is_not_changed_with_the_array_that_it_was():
+    pixels = np.zeros((4, 5, 3), np.uint8)
+    (image,) = load_images(pixels)
+    pixels[:] = 255
+    assert image.getextrema() == ((0, 0),) * 3
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "way_out"),
+    [
+        ((3, 40, 50), "uint8", r"transpose\(1, 2, 0\)"),
+        ((1, 40, 50), "uint8", r"transpose\(1, 2, 0\)"),
+        ((40, 50, 3), "float32", r"0\.\.255"),
+        ((3, 40, 50), "float64", r"0\.\.255.*transpose"),
+        ((2, 40, 50, 3), "uint8", "list"),
+        ((40, 50, 2), "uint8", "shape"),
+        ((40, 50, 1), "uint8", "shape"),
+        ((40,), "uint8", "shape"),
+        ((), "uint8", "shape"),
+        ((40, 50, 3), "int64", "uint8"),
+        ((40, 50, 3), "bool", "uint8"),
+    ],
+)
+def test_an_array_of_anything_else_is_named_by_type_dtype_and_shape(shape, dtype, way_out):
+    pixels = np.zeros(shape, dtype)
+    for given in (pixels, torch.tensor(pixels)):
+        with pytest.raises(ValueError, match=way_out) as error:
+            load_images(given)
+        said = str(error.value)
+        assert {type(given).__name__, dtype, str(shape)} <= set(re.findall(r"\w+|\(.*?\)", said))
+        assert "0, 0" not in said  # nothing of what is in it
+        assert len(said) < 400
+    with pytest.raises(ValueError, match="bfloat16"):
+        load_images(torch.zeros(4, 5, 3, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("size", [(0, 0), (0, 5), (5, 0)])
+def test_an_image_without_pixels_is_none(size):
+    for given in (Image.new("RGB", size), np.zeros((*size[::-1], 3), np.uint8)):
+        with pytest.raises(ValueError, match=rf"\({size[0]} x {size[1]}\) is no image"):
+            load_images(given)
+
+
+def test_an_image_that_is_nearly_a_line_is_refused_unless_it_is_allowed(monkeypatch):
+    line = drawn_by_nobody("PNG", (402, 2))
+    for given in (line, Image.new("L", (2, 402)), np.zeros((2, 402), np.uint8)):
+        with pytest.raises(LimitError, match=r"201 to 1.*LOOKBACK_MAX_IMAGE_ASPECT="):
+            load_images(given)
+    assert load_images(drawn_by_nobody("PNG", (400, 2)))[0].size == (400, 2)
+    monkeypatch.setenv("LOOKBACK_MAX_IMAGE_ASPECT", "201")
+    assert load_images(line)[0].size == (402, 2)
+
+
+@pytest.mark.parametrize("kind", ["<u2", ">u2"])
+def test_sixteen_bits_of_grey_are_read_as_those_of_colours_are(kind):
+    """By their higher byte; Pillow alone makes white of all above 255."""
+    image = Image.fromarray(np.array([[0, 255, 256, 40_000, 65_535]], kind))
+    stored = io.BytesIO()
+    image.save(stored, "TIFF" if kind == ">u2" else "PNG")
+    for given in (image, stored.getvalue()):
+        (found,) = load_images(given)
+        assert np.asarray(found)[0, :, 0].tolist() == [0, 0, 1, 156, 255]
+
+
+@pytest.mark.parametrize("kind", ["float32", "int32"])
+@pytest.mark.parametrize("value", [0.5, float("nan"), 40_000])
+def test_pixels_without_a_range_are_refused(kind, value):
+    with np.errstate(invalid="ignore"):
+        image = Image.fromarray(np.full((4, 5), value).astype(kind))
+    stored = io.BytesIO()
+    image.save(stored, "TIFF")
+    for given in (image, stored.getvalue()):
+        with pytest.raises(ValueError, match=f"mode '{image.mode}'"):
+            load_images(given)
 
 
 def test_a_url(tmp_path, png):
@@ -75,6 +170,9 @@ def test_what_is_no_image_is_named(tmp_path):
         load_images(cut)
     with pytest.raises(ValueError, match=r"42 is no image"):
         load_images(42)
+    for given in ([Image.new("L", (4, 3))], {"bytes": b"x"}, bytearray(b"x"), memoryview(b"x")):
+        with pytest.raises(ValueError, match=f"<{type(given).__name__}> is no image"):
+            load_images([given])
     with pytest.raises(ValueError, match=r"is a directory: a regular file is needed"):
         load_images(tmp_path)
 
@@ -142,6 +240,146 @@ def test_what_pillow_decodes_at_once_or_runs_is_not_opened(decoded):
         with pytest.raises(ValueError, match="is not an image"):
             load_images(data)
     assert not decoded
+
+
+def chunk(kind, data=b""):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def segment(marker, data):
+    return b"\xff" + marker + struct.pack(">H", len(data) + 2) + data
+
+
+def saved(image, form, **settings):
+    buffer = io.BytesIO()
+    image.save(buffer, form, **settings)
+    return buffer.getvalue()
+
+
+def with_chunks(before=b"", behind=b""):
+    """A PNG with chunks before and behind its pixels."""
+    whole = saved(Image.new("L", (4, 3)), "PNG")
+    pixels, end = whole.index(b"IDAT") - 4, whole.index(b"IEND") - 4
+    return whole[:pixels] + before + whole[pixels:end] + behind + whole[end:]
+
+
+def with_strips(count):
+    """A TIFF of 4 x 3 pixels with a table of so many strips."""
+    sizes = [(256, 4), (257, 3), (258, 8), (259, 1), (262, 1), (277, 1), (278, 1)]
+    tags = [(tag, 4, 1, value) for tag, value in sizes]
+    table = 8 + 2 + 12 * (len(tags) + 1) + 4
+    tags.insert(5, (273, 4, count, table))
+    head = b"II*\0" + struct.pack("<IH", 8, len(tags))
+    return head + b"".join(struct.pack("<HHII", *tag) for tag in tags) + bytes(4) + bytes(4) * count
+
+
+MANY = 40_000
+SLOW = {
+    "JPEG of padding": b"\xff\xd8" + b"\xff" * MANY,
+    "JPEG of empty segments": b"\xff\xd8" + segment(b"\xe5", b"") * MANY,
+    "PPM of one comment": b"P6\n#" + b"x" * MANY + b"\n4 3\n255\n" + bytes(36),
+    "PPM of comments": b"P6\n" + b"#\n" * MANY + b"4 3\n255\n" + bytes(36),
+    "PNG with chunks before its pixels": with_chunks(before=chunk(b"abCd") * MANY),
+    "PNG with chunks behind its pixels": with_chunks(behind=chunk(b"abCd") * MANY),
+    "GIF of comments": b"GIF89a" + struct.pack("<HHBBB", 4, 3, 0, 0, 0) + b"!\xfe\x01a\0" * MANY,
+    "IM of comments": b"Image type: L\r\n" + b"Comment: x\r\n" * MANY,
+    "PSD of empty resources": b"8BPS\0\1"
+    + bytes(6)
+    + struct.pack(">HIIHHII", 3, 3, 4, 8, 3, 0, 12 * MANY)
+    + (b"8BIM\0\1" + bytes(6)) * MANY,
+    "JPEG 2000 of empty boxes": b"\0\0\0\x0cjP  \r\n\x87\n"
+    + struct.pack(">I4s", 8, b"abcd") * MANY,
+    "TIFF of many strips": with_strips(2 * MANY),
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_picture_that_takes_too_many_reads_is_refused(name):
+    with pytest.raises(LimitError, match="bytes> takes too long to read"):
+        load_images(SLOW[name])
+
+
+def test_large_metadata_and_many_pieces_of_pixels_are_read():
+    photo = Image.effect_noise((40, 30), 50).convert("RGB")
+    profile, depth = bytes(600_000), segment(b"\xe1", b"x" * 65_000) * 40
+    jpeg = saved(photo, "JPEG", icc_profile=profile)
+    assert load_images(jpeg[:2] + depth + jpeg[2:])[0].size == (40, 30)
+    assert load_images(with_chunks(before=chunk(b"abCd", bytes(3_000_000))))[0].size == (4, 3)
+    pixels = zlib.compress(
+        b"".join(b"\0" + random.Random(0).randbytes(2000) for _ in range(1000)), 0
+    )
+    pieces = [chunk(b"IDAT", pixels[at : at + 1024]) for at in range(0, len(pixels), 1024)]
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 2000, 1000, 8, 0, 0, 0, 0))
+    png = b"\x89PNG\r\n\x1a\n" + header + b"".join(pieces) + chunk(b"IEND")
+    assert load_images(png)[0].size == (2000, 1000)
+    for compression in (None, "tiff_lzw", "tiff_deflate"):
+        tiff = saved(Image.effect_noise((900, 700), 50), "TIFF", compression=compression)
+        assert load_images(tiff)[0].size == (900, 700)
+
+
+def test_a_jpeg_of_many_scans_is_refused(decoded):
+    jpeg = saved(Image.new("L", (16, 16), 9), "JPEG", progressive=True)
+    scan, end = jpeg.rindex(b"\xff\xda"), jpeg.rindex(b"\xff\xd9")
+    few, many = (jpeg[:end] + jpeg[scan:end] * count + jpeg[end:] for count in (SCANS // 2, SCANS))
+    assert load_images(few + b"\xff\xda" * SCANS)[0].size == (16, 16)  # a film behind the photo
+    del decoded[:]
+    with pytest.raises(LimitError, match="scans"):
+        load_images(many)
+    assert not decoded
+
+
+def test_pictures_that_are_decoded_in_python_have_few_pixels(decoded):
+    width = SLOW_PIXELS // 1000 + 1
+    for head in (b"P3\n%d 1000\n255\n", b"P6\n%d 1000\n100\n", b"P1\n%d 1000\n"):
+        with pytest.raises(LimitError, match="1001 x 1000"):
+            load_images(head % width)
+    assert not decoded
+    assert load_images(b"P3\n2 1\n255\n1 2 3 4 5 6\n")[0].tobytes() == bytes([1, 2, 3, 4, 5, 6])
+    noise = Image.effect_noise((120, 120), 80).convert("RGB")
+    assert load_images(saved(noise, "QOI"))[0].tobytes() == noise.tobytes()
+
+
+def test_a_side_has_a_longest_length(decoded, monkeypatch):
+    monkeypatch.setenv(IMAGE_ASPECT.variable, str(10**9))
+    long = drawn_by_nobody("PNG", (1, SIDE + 1))
+    for given in (long, Image.new("1", (SIDE + 1, 1))):
+        with pytest.raises(LimitError, match=f"{SIDE + 1}"):
+            load_images(given)
+    assert not decoded
+    assert load_images(drawn_by_nobody("PNG", (1, SIDE)))[0].size == (1, SIDE)
+
+
+def test_two_threads_open_pictures_at_once(monkeypatch, png):
+    Image.init()
+    factory, accept = Image.OPEN["PNG"]
+    both = threading.Barrier(2)
+
+    def opened(source, name):
+        both.wait(20)
+        return factory(source, name)
+
+    monkeypatch.setitem(Image.OPEN, "PNG", (opened, accept))
+    other = threading.Thread(target=load_images, args=(png,))
+    other.start()
+    try:
+        assert load_images(png)[0].size == (4, 3)
+    finally:
+        other.join()
+
+
+def test_a_server_reads_fewer_formats(png):
+    def uri(data):
+        return f"data:image/any;base64,{base64.b64encode(data).decode()}"
+
+    photo = Image.effect_noise((40, 30), 50).convert("RGB")
+    for form in SERVED:
+        data = saved(photo, form)
+        assert stored_image(uri(data)) == data
+    for form in ("JPEG2000", "PPM", "TGA", "QOI"):
+        with pytest.raises(ValueError, match="is not an image"):
+            stored_image(uri(saved(photo, form)))
+    with pytest.raises(ValueError, match="neither a data URI nor a URL"):
+        stored_image("a.png")
 
 
 def test_a_file_s_size_is_limited(tmp_path, monkeypatch, png):
@@ -218,6 +456,7 @@ def test_data_uris(png):
         ("data:image/png;base64,aGVsbG8=" + " " * 9000, "is not an image"),
         ("data:image/png;base64," + "A" * 9001, "is a broken data URI"),
         ("data:,hello", "is not an image"),
+        ("data:image/png," + "%41" * 100_001, "give it as plain base64"),
     ],
 )
 def test_a_broken_data_uri_is_said_in_few_words(uri, said):

@@ -16,6 +16,7 @@ from lookback.benchmarks.base import BENCHMARKS
 from lookback.registry import load_plugin
 from lookback.scores.base import SCORERS
 from lookback.studies import STUDIES
+from tools.measured import NAMES, TASKS, readme_table
 
 README = read(ROOT / "README.md")
 REPRODUCTION = read(ROOT / "docs" / "reproduction.md")
@@ -26,32 +27,51 @@ def test_it_is_short():
     assert len(README.splitlines()) <= 180
 
 
-def lead_over(scorer):
-    """LookBack's lead at N = 25 with its interval, from the table of docs/reproduction.md."""
-    told = table(REPRODUCTION, "LookBack's lead with embedded")[f"over {scorer}", "N=25"]
-    return [float(value) for value in re.findall(r"[+-][\d.]+", told)]
+def test_its_table_is_what_was_measured():
+    assert f"<!-- measured -->\n{readme_table()}<!-- /measured -->" in README
+    assert {"mean_log_prob", "greedy"} <= NAMES.keys()
 
 
-def test_its_leads_are_those_of_the_reproduction():
-    told = re.search(
-        r"over random selection (\+\d+)\D+N = 25, over\s+self-certainty (\+\d+)", README
+CHOOSING = read(ROOT / "docs" / "choosing.md")
+
+
+@pytest.mark.parametrize("page", [README, CHOOSING], ids=["README", "choosing"])
+def test_what_carries_the_gain_is_said_with_its_numbers(page):
+    """Where the evidence is weaker than the headline: the lead over log p, and A_t by itself."""
+    words = " ".join(page.split())
+    lead = table(REPRODUCTION, "LookBack's lead with embedded")["over Mean log p", "Average"]
+    value, low, high = (float(number) for number in re.findall(r"[+-][\d.]+", lead))
+    assert f"{value:.1f} points [{low:.1f}, {high:.1f}]" in words
+    assert low <= 0 <= high
+    factors = table(REPRODUCTION, "<!-- decomposition -->")
+    drops = [cell for (_, head), cell in factors.items() if head == "random image for A drop"]
+    assert len(drops) == 4
+    assert all(float(drop.split()[0]) <= 0 for drop in drops)  # a wrong image costs A_t nothing
+    main = table(REPRODUCTION, "<!-- main -->")
+    alone, random = (
+        float(main[method, "Average"].split()[0]) for method in ("Visual lookback", "Random")
     )
-    assert [int(value) for value in told.groups()] == [
-        round(lead_over(scorer)[0]) for scorer in ("Random", "SC")
-    ]
-    _, low, high = lead_over("Mean log p")
-    assert ("over plain log p within the noise" in README) == (low <= 0 <= high)
+    assert alone < random
+    assert f"{alone:.1f} against {random:.1f}" in " ".join(CHOOSING.split())
 
 
-def test_what_it_says_of_greedy_decoding_is_measured():
-    told = re.search(r"is (\d) points above best of 25\s+on long .* and (\d) below on cap", README)
-    row = ("Greedy decoding", "Over best of 25")
-    long = table(REPRODUCTION, "on Scenes AMBER with embedded, 110 items")[row]
-    short = table(REPRODUCTION, "on Scenes Caption with embedded, 110 items")[row]
-    assert [round(float(cell.split()[0])) for cell in (long, short)] == [
-        int(told[1]),
-        -int(told[2]),
-    ]
+def test_how_often_picks_stay_without_the_image_is_measured():
+    cells = table(REPRODUCTION, "<!-- image-sensitivity -->")
+    words = " ".join(README.split())
+    for scorer in ("SC", "Mean log p"):
+        shares = [float(c) for (_, h), c in cells.items() if h == f"Top-1 agreement {scorer}"]
+        assert f"{100 * min(shares):.0f} to {100 * max(shares):.0f} %" in words
+
+
+def test_what_it_says_of_captions_and_greedy_decoding_is_its_table():
+    cells = table(README, "<!-- measured -->")
+    ours, greedy, texts = (NAMES[name] for name in ("lookback", "greedy", "consensus"))
+    gap = float(cells[texts, "captions"]) - float(cells[ours, "captions"])
+    assert f"{gap:.0f} points ahead" in README
+    ahead = {task: float(cells[ours, task]) - float(cells[greedy, task]) for task in TASKS.values()}
+    assert ahead["long descriptions"] < 0 < min(ahead["yes or no"], ahead["captions"])
+    _, low, high = map(float, re.findall(r"[+-][\d.]+", cells[greedy, "LookBack's lead"]))
+    assert low <= 0 <= high
 
 
 def test_the_scorer_is_a_plugin_as_it_stands(tmp_path, monkeypatch):

@@ -59,6 +59,16 @@ def test_an_unknown_name_lists_the_known_ones(things):
         things.get("nope")
 
 
+def test_an_unknown_name_that_is_nearly_known_is_told(things):
+    things.add(Thing("scenes-caption", function_of("here")))
+    for name in ("scene-caption", "scenes_caption", "scenes-captions"):
+        with pytest.raises(ValueError, match="Did you mean 'scenes-caption'"):
+            things.get(name)
+    for name in ("nope", 5, None, ["lazy"]):
+        with pytest.raises(ValueError, match=r"there are: lazy, scenes-caption$"):
+            things.get(name)
+
+
 def test_a_builtin_is_imported_when_it_is_asked_for(things):
     assert things.names() == ["lazy"]
     assert "lazy_things" not in sys.modules

@@ -60,10 +60,11 @@ def test_what_is_run(tmp_path, monkeypatch):
     said = []
     monkeypatch.setattr(reproduce, "lookback", lambda *arguments: said.append(arguments))
     reproduce.make_runs(tmp_path, 7, 2)
-    assert len(said) == 4 * 5  # the tasks: own, two controls, two more seeds
+    assert len(said) == 4 * 6  # the tasks: own, two controls, greedy, two more seeds
 
     texts = [" ".join(arguments) for arguments in said]
     assert sum("--image random" in text for text in texts) == 4
+    assert sum("-n 1 --temperature 0" in text for text in texts) == 4
     assert sum("--seed 123" in text and "-n 5" in text for text in texts) == 4
     assert all("--limit 7" in text for text in texts if "--benchmark" in text)
     assert sum("usc@25" in text and "judge@5" in text for text in texts) == 4
@@ -95,7 +96,9 @@ def test_the_model_card_has_its_numbers():
     titles = {
         "random": "Random",
         "oracle": "Oracle",
+        "greedy": "Greedy decoding",
         "mean log p": "Mean log p",
+        "consensus": "Consensus",
         "self-certainty": "SC",
         "A alone": "Visual lookback",
         "LookBack": "LookBack",

@@ -1,6 +1,9 @@
 """The record: validation, and the way to Arrow and back."""
 
+import copy
 import json
+import pickle
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from helpers import make_candidates
 
-from lookback.signals import SIGNALS, Candidates, Signals
+from lookback.conversations import Conversation
+from lookback.signals import SIGNALS, Asked, Candidates, Signals, Top
 
 
 def test_every_signal_has_one_value_a_token():
@@ -115,3 +119,35 @@ def test_a_slice_is_candidates_again():
     head = make_candidates()[:2]
     assert isinstance(head, Candidates)
     assert [c.index for c in head] == [0, 1]
+
+
+COPIES = {
+    "pickle": lambda one: pickle.loads(pickle.dumps(one)),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_candidates_are_pickled_and_copied_whole_and_read_only(way):
+    """Whatever engine they are from: a lock stands for what cannot be pickled."""
+    made = with_layers(make_candidates(lengths=(3, 0, 2)))
+    top = Top([[1, 2]] * 3, [["a", "b"]] * 3, [[-1.0, -2.0]] * 3)
+    first = replace(made[0], signals=replace(made[0].signals, top=top), score=0.5)
+    asked = Asked(threading.Lock(), Conversation.of(None, "what?"))
+    made = replace(made, items=(first, *made.items[1:]), sampling={"seed": 1}, asked=asked)
+    found = COPIES[way](made)
+    assert found.to_dict() == made.to_dict()
+    assert found.to_arrow() == made.to_arrow()
+    assert found[0].top.log_prob.tolist() == top.log_prob.tolist()
+    assert found.asked is (None if way == "pickle" else asked)
+    arrays = [found.prompt_ids, found[0].top.token_ids, found[0].by_layer, found[0].log_prob]
+    assert not any(array.flags.writeable for array in arrays)
+
+
+def test_what_needs_the_engine_says_that_a_pickle_has_none():
+    asked = Asked(threading.Lock(), Conversation.of(None, "what?"))
+    found = pickle.loads(pickle.dumps(replace(make_candidates(), asked=asked)))
+    assert len(found.rank("lookback")) == 3
+    with pytest.raises(ValueError, match=r"'vauq'.*engine"):
+        found.rank("vauq")

@@ -37,7 +37,7 @@ def call(*command, cwd=None):
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
-    # setuptools would pack what an earlier build left behind in the checkout.
+    # From a copy: what an earlier build left behind in the checkout must not be packed.
     shutil.copytree(ROOT, folder / "source", ignore=LEFT_OUT)
     call(sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", folder, folder / "source")
     (found,) = folder.glob("*.whl")

@@ -13,10 +13,11 @@ import numpy as np
 import lookback
 from lookback.conversations import Conversation
 from lookback.engines import ABILITIES, Engine, Identity, check_rows, check_sampling, require
-from lookback.engines.responses import check_one
+from lookback.engines.responses import check_one, check_responses
 from lookback.engines.sampling import check_top
 from lookback.families import Family
 from lookback.look import Look, Picture
+from lookback.plain import check_text
 from lookback.signals import PRUNED, SIGNALS, WRITING, Asked, Candidate, Candidates, Signals, Top
 from lookback.steering.pruning import pruned_at, pruning_of
 
@@ -105,9 +106,7 @@ class ToyEngine(Engine):
         progress=None,
     ):
         conversation = Conversation.of(image, question, messages, video)
-        given = [responses] if isinstance(responses, (str, Candidate)) else list(responses)
-        if not given:
-            raise ValueError("no responses given: there is nothing to score")
+        given = check_responses(responses)
         ids = [[*self._ids(i, one), *([END] if keep_end else [])] for i, one in enumerate(given)]
         if progress:
             progress(len(ids), len(ids))
@@ -133,7 +132,7 @@ class ToyEngine(Engine):
         conversation = Conversation.of(image, question, messages, video)
         conversation.source(source)
         check_rows(rows)
-        ids = [self._ids(i, one) for i, one in enumerate(responses)]
+        ids = [self._ids(i, one) for i, one in enumerate(check_responses(responses))]
         blind = conversation.with_images(None)
         if rows == "all":  # the question is then another one too
             blind = blind.with_question(f"{blind.question} (unseen)")
@@ -158,7 +157,7 @@ class ToyEngine(Engine):
         """Two by two places per image; what is paid to all is dealt out to them by lot."""
         if "look" not in self.abilities:
             return super().look(image, question, response)
-        check_one(response)
+        response = check_one(response)
         conversation = Conversation.of(image, question, messages, video)
         chosen = sorted(conversation.source(source).images)
         first, last = layers or (0, LAYERS)
@@ -209,7 +208,7 @@ class ToyEngine(Engine):
 
     def _ids(self, i, response):
         if isinstance(response, str):
-            if not response.strip():
+            if not check_text(response, f"response {i}").strip():
                 raise ValueError(f"response {i}: it is empty")
             known = [WORDS.index(f" {w}") for w in response.split() if f" {w}" in WORDS]
             return known or [len(response) % len(WORDS)]

@@ -13,7 +13,14 @@ from lookback.scores.base import get_scorer
 from lookback.studies import Runs, get_study
 from lookback.studies.shared.base import title
 from lookback.studies.shared.methods import in_order, other_methods, paper_methods
-from lookback.studies.shared.selection import bootstrap_means, has_scores, interval, outcome
+from lookback.studies.shared.selection import (
+    bootstrap_means,
+    greedy_outcome,
+    greedy_run,
+    has_scores,
+    interval,
+    outcome,
+)
 from tools import blocks
 
 KINDS = {
@@ -23,13 +30,20 @@ KINDS = {
     "scenes-amber": "long descriptions",
 }
 
+COLUMNS = (
+    *("Task", "N", "Random", "Greedy, one answer", "Mean log p", "LookBack", "behind the highest"),
+    *("Highest scorer", "Level with it", "Best pair, over the best alone"),
+)
+
 
 class Choice(NamedTuple):
-    """A kind of task and an N: who is highest there, who cannot be told from it, and LookBack.
+    """A kind of task and an N: who is highest there, who is level with it, and LookBack.
 
     Attributes:
         task, n: where.
         random: random selection, in per cent.
+        greedy: one greedy answer, in per cent; None where there is no run of it.
+        log_prob: mean log p, in per cent.
         best, value: the highest scorer, and its per cent.
         level: those whose paired difference from it has an interval that holds 0.
         ours: LookBack's per cent.
@@ -40,6 +54,8 @@ class Choice(NamedTuple):
     task: str
     n: int
     random: float
+    greedy: float | None
+    log_prob: float
     best: str
     value: float
     level: list[str]
@@ -56,6 +72,8 @@ def choices(runs: Runs) -> list[Choice]:
     pairs = {(line[0], line[1]): f"{line[6]}: {line[7]}" for line in taken}
     found = []
     for run in in_order(given.largest):
+        other = greedy_run(run, given.own)
+        greedy = None if other is None else float(100 * greedy_outcome(run, other).mean())
         for n in given.budgets(run):
             names = [m for m in (*paper_methods(), *other_methods()) if has_scores(run, m, n)]
             values = {m: 100 * outcome(run, m, n) for m in names}
@@ -69,6 +87,8 @@ def choices(runs: Runs) -> list[Choice]:
                     f"{title(run)}: {KINDS.get(run.benchmark, 'your own')}",
                     n,
                     float((100 * outcome(run, "random", n)).mean()),
+                    greedy,
+                    float(values["mean_log_prob"].mean()),
                     best,
                     float(values[best].mean()),
                     level,
@@ -87,27 +107,29 @@ def _points(value: float, low: float, high: float) -> str:
 
 def text_of(found: list[Choice]) -> str:
     """The table, and where LookBack is not the one to take."""
-    names = ("Task", "N", "Random", "Highest", "Cannot be told from it", "LookBack", "behind by")
-    lines = [
-        " | ".join((*names, "Best pair, over the best alone")),
-        "---|" + "---:|" * 2 + "---|---|---:|---:|---",
-    ]
+    lines = [" | ".join(COLUMNS), "---|" + "---:|" * 6 + "---|---|---"]
     for c in found:
         level = ", ".join(get_scorer(m).title for m in c.level) or "none"
         behind = "-" if c.best == "lookback" else _points(*c.behind)
         highest = f"{get_scorer(c.best).title} {c.value:.1f}"
-        cells = (c.task, str(c.n), f"{c.random:.1f}", highest, level, f"{c.ours:.1f}", behind)
-        lines.append(" | ".join((*cells, c.pair)))
+        greedy = "-" if c.greedy is None else f"{c.greedy:.1f}"
+        numbers = (f"{c.random:.1f}", greedy, f"{c.log_prob:.1f}", f"{c.ours:.1f}", behind)
+        lines.append(" | ".join((c.task, str(c.n), *numbers, highest, level, c.pair)))
     table = "\n".join(f"| {line} |" if "---" not in line else f"|{line}|" for line in lines)
     lost = [c for c in found if c.best != "lookback" and "lookback" not in c.level]
     others = len(found) - len(lost)
-    told = f"LookBack is the highest, or cannot be told from it, in {others} of {len(found)} rows."
+    told = [f"LookBack is the highest, or level with it, in {others} of {len(found)} rows."]
     if lost:
-        where = "; ".join(
-            f"{c.task.partition(':')[0]} at N = {c.n} ({get_scorer(c.best).title})" for c in lost
-        )
-        told += f" It is not the one to take on {where}."
-    return f"{table}\n\n{told}\n"
+        where = [f"{_row(c)} ({get_scorer(c.best).title})" for c in lost]
+        told.append(f"It is not the one to take on {'; '.join(where)}.")
+    above = [_row(c) for c in found if c.greedy is not None and c.greedy > c.ours]
+    if above:
+        told.append(f"One greedy answer scores higher than its pick on {'; '.join(above)}.")
+    return f"{table}\n\n{' '.join(told)}\n"
+
+
+def _row(c: Choice) -> str:
+    return f"{c.task.partition(':')[0]} at N = {c.n}"
 
 
 def write(runs: Path, doc: Path) -> None:

@@ -154,7 +154,8 @@ def words_that_looked(screen: Screen, count: int) -> list[int]:
     ordered = screen.run(
         """const words = [...document.querySelectorAll("#candidates > li:first-child .said .word")];
            const strength = (w) => Number(w.firstChild.style.getPropertyValue("--strength"));
-           return words.map((word, i) => [i, strength(word), word.textContent.length])
+           const letters = (w) => w.textContent.replace(/[^a-z]/gi, "").length;
+           return words.map((word, i) => [i, strength(word), letters(word)])
              .filter(([, , length]) => length > 3).sort((a, b) => b[1] - a[1]).map(([i]) => i);"""
     )
     return sorted(ordered[:count])

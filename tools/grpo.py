@@ -20,10 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from lookback import load
 from lookback.benchmarks import get_benchmark
 from lookback.benchmarks.base import Benchmark, Item
-from lookback.engines.transformers import TransformersEngine
+from lookback.engines.transformers import TransformersEngine, load
 from lookback.integrations.trl import reward
 from tools.grpo_table import table
 from tools.reproduce import update

@@ -1,4 +1,4 @@
-"""The picture on top of the README: one scene, LookBack's pick and self-certainty's, shaded.
+"""README's picture of a result: one scene, what LookBack and two others pick, shaded.
 
 `make pictures`: asks the embedded model as `make demo` does and takes the item by the same rule. It
 is an example; how such items go on the whole stands below it. SVG, on a card of its own, so that it
@@ -7,15 +7,15 @@ shades fit whatever fonts a reader has.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from textwrap import wrap
+from textwrap import shorten, wrap
 from typing import NamedTuple
 from xml.etree import ElementTree
 
 from lookback.benchmarks.base import get_benchmark
-from lookback.demo.asked import APART, FIRST, SCORERS, Asked, ask, find
+from lookback.demo.asked import APART, FIRST, SCORERS, TASK, Asked, ask, find
 from lookback.demo.measured import Measured, read_measured
 from lookback.demo.page import wrong_tokens
 from lookback.pages import clean, image_uri
@@ -32,6 +32,7 @@ LINE = 38
 COLUMNS = int((WIDTH - RIGHT - 56) / CHARACTER)
 SANS = "'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif"
 MONO = "Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+DRAWN = ("lookback", "mean_log_prob", "self_certainty")
 INK, MUTED, LINES = "#22252a", "#5f646d", "#d9d5cb"
 VERDICTS = {"right": "#15803d", "wrong": "#b45309", "partly": "#b45309"}
 
@@ -86,9 +87,10 @@ def result_svg(asked: Asked, tried: int, measured: Measured) -> str:
     root = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg", role="img")
     card = _add(root, "rect", x=1, y=1, rx=16, fill="#fffdf9", stroke=LINES, stroke_width=2)
     bottom = 24
-    for scorer in ("lookback", "self_certainty"):
+    for scorer in DRAWN:
         bottom = _pick(root, asked, scorer, bottom)
-    bottom = _caption(root, tried, measured, max(bottom, _scene(root, asked)))
+    lines = list(_captions(asked, tried, measured))
+    bottom = _caption(root, lines, max(bottom, _scene(root, asked)))
     card.attrib |= {"width": str(WIDTH - 2), "height": str(bottom - 2)}
     root.attrib |= {"viewBox": f"0 0 {WIDTH} {bottom}", "font-family": SANS, "fill": INK}
     ElementTree.indent(root)
@@ -131,7 +133,7 @@ def _pick(root: ElementTree.Element, asked: Asked, scorer: str, top: int) -> int
     _add(head, "tspan", f"{SCORERS[scorer]} picks", fill=full)
     _add(head, "tspan", f"{verdict.mark} {verdict.words}", dx=14, fill=VERDICTS[verdict.kind])
     _draw(root, words, left, base + 44)
-    below = {"x": left, "y": top + height - 20, "font_size": 20, "fill": MUTED}
+    below = {"x": left, "y": top + height - 20, "font_size": 18, "fill": MUTED}
     _add(root, "text", _numbers(asked, candidate), **below)
     return top + height + 18
 
@@ -166,25 +168,27 @@ def _wave(x: float, y: float, wide: float) -> str:
 
 
 def _numbers(asked: Asked, candidate: Candidate) -> str:
-    """Both scores of an answer, so that both picks can be compared by both."""
-    scorers = ("lookback", "self_certainty")
-    values = (asked.candidates.scores(scorer)[candidate.index] for scorer in scorers)
-    told = (f"{SCORERS[s]} {value:.2f}" for s, value in zip(scorers, values, strict=True))
+    """All scores of an answer, so that each pick can be compared by each."""
+    values = (asked.candidates.scores(scorer)[candidate.index] for scorer in DRAWN)
+    told = (f"{SCORERS[s]} {value:.2f}" for s, value in zip(DRAWN, values, strict=True))
     return " · ".join(told).replace(" -", " −")
 
 
-def _caption(root: ElementTree.Element, tried: int, measured: Measured, top: int) -> int:
-    """What is shaded, and how the item was picked; where it ends."""
-    lines = list(_captions(tried, measured))
+def _caption(root: ElementTree.Element, lines: Sequence[str], top: int) -> int:
+    """Lines below both picks; where they end."""
     for number, line in enumerate(lines):
         _add(root, "text", line, x=LEFT, y=top + 26 + 30 * number, font_size=20, fill=MUTED)
     return top + 26 + 30 * len(lines) + 4
 
 
-def _captions(tried: int, measured: Measured) -> Iterator[str]:
-    yield "Shaded: attention on the image. Underlined: named, but not there."
-    yield f"An example: the first held-out scene, from number {FIRST} on, on which one of the two"
-    yield f"picks the best answer and the other one {APART} or more below it ({tried} asked)."
+def _captions(asked: Asked, tried: int, measured: Measured) -> Iterator[str]:
+    """What greedy decoding says, what is shaded, and how the item was picked."""
+    once = f"“{shorten(asked.greedy, 45, placeholder='…')}” ({asked.greedy_verdict.words})"
+    yield f"Asked once, by greedy decoding, it says {once}."
+    wrong = " Underlined: named, but not there." if any(asked.wrong) else ""
+    yield f"Shaded: attention on the image.{wrong}"
+    yield f"An example: the first held-out scene, from number {FIRST} on, on which LookBack or"
+    yield f"self-certainty picks the best, the other one {APART} or more below it ({tried} asked)."
     yield measured.fairness()
 
 
@@ -195,7 +199,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("docs/result.svg"))
     given = parser.parse_args()
-    engine, benchmark = lookback.load(quiet=True), get_benchmark("scenes-caption")
+    engine, benchmark = lookback.load(quiet=True), get_benchmark(TASK)
     asked, tried = find(lambda place: ask(engine, benchmark, place, 42))
     measured = read_measured(benchmark.name, engine.identity().weights)
     if isinstance(measured, str):

@@ -1,11 +1,12 @@
 """The whole paper at small scale, with the embedded model on the four Scenes tasks.
 
 `make reproduce`: for every task a run of 25 candidates with every scorer, its two controls (no
-image, another image), and runs of 5 candidates with two more seeds; then all studies and one page.
+image, another image), greedy answers, and runs of 5 candidates with two more seeds; then all
+studies and one page.
 Stopped at any point, the same command goes on where it was. With --docs the tables in
 docs/reproduction.md, and the figures beside it, are replaced by the new ones, and the numbers that
-the demo tells (lookback/demo/measured.json) and the table of docs/choosing.md with them; the words
-stay.
+the demo tells (lookback/demo/measured.json) and the tables of README.md and docs/choosing.md with
+them; the words stay.
 
 With --model FOLDER, another training of the embedded model: only the runs that the main table
 needs, which `tools.trainings` puts beside those of the shipped one; without USC and the judge,
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from lookback.benchmarks.base import GENERATED
 from lookback.studies import STUDIES
-from tools import choosing, measured
+from tools import blocks, choosing, measured
 
 SEEDS = (123, 456)  # beside 42, as in the paper
 LOOKING = "clipscore,vauq"  # of every training
@@ -51,6 +52,8 @@ def make_runs(out: Path, items: int, workers: int, model: Path | None = None) ->
         for image in ("none",) if model else ("none", "random"):
             control = ["run", "--candidates", own, "--image", image, *shared[2:]]
             lookback(*control, "--out", f"{own}-{image}")
+        if not model:
+            lookback(*draw, "-n", "1", "--temperature", "0", "--out", f"{own}-greedy")
         for seed in () if model else SEEDS:
             more = ["-n", "5", "--seed", str(seed), "--scorers", f"{LOOKING},{ASKING}"]
             lookback(*draw, *more, "--out", f"{own}-{seed}")
@@ -103,6 +106,7 @@ def main() -> None:
     if given.docs:
         update(given.docs, given.out / "studies")
         measured.write(given.out / "runs")
+        blocks.put(given.docs.parent.parent / "README.md", "measured", measured.readme_table())
         choosing.write(given.out / "runs", given.docs.with_name("choosing.md"))
     print(f"{given.items} items per task, {(time.monotonic() - began) / 60:.1f} minutes this time")
 

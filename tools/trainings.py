@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from lookback.runs import open_runs
-from lookback.scores.base import get_scorer
 from lookback.studies import Runs, get_study
 from lookback.studies.shared.budgets import AVERAGE
-from lookback.studies.shared.methods import ceilings
+from lookback.studies.shared.methods import ceilings, title_of
 from lookback.studies.shared.tables import Cell, Table, mark_best
 from tools import blocks
 
@@ -60,7 +59,7 @@ def values_table(trainings: Sequence[Rows]) -> Table:
         best = mark_best(means[: len(rivals)], notes=ranges[: len(rivals)])
         tops = zip(means[len(rivals) :], ranges[len(rivals) :], strict=True)
         columns.append([*best, *(f"{mean:.2f}{ends}" if ends else "-" for mean, ends in tops)])
-    lines = [[get_scorer(m).title, *(c[i] for c in columns)] for i, m in enumerate(methods)]
+    lines = [[title_of(m), *(c[i] for c in columns)] for i, m in enumerate(methods)]
     header = [("", "Method"), *((b, f"N={n}" if n else "") for b, n in setups)]
     count = len(trainings)
     caption = f"Best-of-N selection, mean over {count} trainings: per cent [lowest, highest]."
@@ -75,7 +74,7 @@ def leads_table(trainings: Sequence[Rows]) -> Table:
     for key in [(m, b, n) for m, b, n in cells if (b, n) == (AVERAGE, 0) and m != "lookback"]:
         triples = zip(cells[key], ends["low"][key], ends["high"][key], strict=True)
         told = [f"{lead:+.2f} [{low:+.1f}, {high:+.1f}]" for lead, low, high in triples]
-        lines.append([f"over {get_scorer(key[0]).title}", *told])
+        lines.append([f"over {title_of(key[0])}", *told])
     header = [("", "LookBack's lead"), *(("", f"training {k}") for k in range(len(trainings)))]
     return Table(header, lines, "LookBack's lead, mean over benchmarks and N: points [95 %].")
 

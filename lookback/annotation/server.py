@@ -8,13 +8,14 @@ POST undo  {rater, set, case}         -> {}
 from __future__ import annotations
 
 import json
+import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from lookback.annotation.page import served_page
 from lookback.annotation.votes import VoteFile
-from lookback.hosting import LOCAL, cannot_serve, host_name
+from lookback.hosting import LOCAL, cannot_serve, check_host, host_name, own_names
 
 MOST = 10_000
 """Bytes of a request's body: a vote has about a hundred."""
@@ -29,18 +30,25 @@ class Server(ThreadingHTTPServer):
 
     Raises:
         OSError: it cannot have the port.
+        ValueError: the host is empty.
     """
 
     daemon_threads = True
     request_queue_size = 64
 
     def __init__(self, votes: VoteFile, host: str = LOCAL[0], port: int = 0) -> None:
+        check_host(host)
         self.votes, self.page = votes, served_page().encode()
         try:
             super().__init__((host, port), Handler)
         except (OSError, OverflowError) as error:
             raise cannot_serve(host, port, error) from None
-        self.local = host in LOCAL
+        self.names = own_names(host, str(self.server_address[0]))
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print the traceback of an error of ours; a client that went away is none."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
 
     @property
     def url(self) -> str:
@@ -103,7 +111,7 @@ class Handler(BaseHTTPRequestHandler):
     def _named_well(self) -> bool:
         """Whether the request is for a name of this server's own."""
         name = host_name(self.headers.get("Host", ""))
-        if self.server.local and name not in LOCAL:
+        if self.server.names is not None and name not in self.server.names:
             self._refuse(HTTPStatus.FORBIDDEN, f"this server is not {name[:60]!r}")
             return False
         return True
@@ -113,7 +121,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.headers.get_content_type() != "application/json":
             raise ValueError("send application/json")
         size = self.headers.get("Content-Length", "")
-        if not (size.isascii() and size.isdecimal() and int(size[:9]) <= MOST):
+        if not (size.isascii() and size.isdecimal() and len(size) < 9 and int(size) <= MOST):
             raise ValueError(f"send a Content-Length of at most {MOST}")
         found = json.loads(self.rfile.read(int(size)))
         if not isinstance(found, dict):

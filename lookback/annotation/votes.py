@@ -115,8 +115,7 @@ class VoteFile:
             ValueError: it is no code.
         """
         rater = rater_code(given)
-        if self.raters is not None and rater not in self.raters:
-            raise PermissionError(f"nobody here has the code {rater!r}: look at your invitation")
+        self._check_listed(rater)
         with _open(self.path) as file:
             file.execute("BEGIN IMMEDIATE")
             row = file.execute('SELECT "set" FROM raters WHERE rater = ?', (rater,)).fetchone()
@@ -137,6 +136,7 @@ class VoteFile:
         """Keep a vote, in place of an earlier one on the case: on disk when this returns.
 
         Raises:
+            PermissionError: the rater is not, or no longer, among those that may vote.
             ValueError: the rater never entered, or has another set, or there is no such case.
         """
         self._check(rater, set_, case)
@@ -162,7 +162,12 @@ class VoteFile:
         """A rater's votes, in the order in which they were made."""
         return [vote for vote in read_sqlite(self.path) if vote.rater == rater]
 
+    def _check_listed(self, rater: str) -> None:
+        if self.raters is not None and rater not in self.raters:
+            raise PermissionError(f"nobody here has the code {rater!r}: look at your invitation")
+
     def _check(self, rater: str, set_: int, case: int) -> None:
+        self._check_listed(rater)  # the list may be shorter than when the rater entered
         with _open(self.path) as file:
             row = file.execute('SELECT "set" FROM raters WHERE rater = ?', (rater,)).fetchone()
         if row is None:

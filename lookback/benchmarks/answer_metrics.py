@@ -21,7 +21,7 @@ import numpy as np
 
 from lookback.benchmarks.vqa_answers import normalise, parse
 from lookback.benchmarks.vqav2 import ENOUGH, agreement
-from lookback.registry import Registry
+from lookback.registry import Registry, is_interrupt
 from lookback.scores.choices import chosen_letter
 from lookback.scores.overlap import word_f1, words_of
 from lookback.scores.votes import normalised
@@ -63,8 +63,8 @@ class Metric:
         more = {"question": question} if self.needs_question else {}
         try:
             found = self.function(response, list(answers), **more)
-        except Exception as error:
-            if not METRICS.own(self.name):  # its messages are ours already
+        except BaseException as error:
+            if not METRICS.own(self.name) or is_interrupt(error):  # its messages are ours already
                 raise
             words = " ".join(f"{type(error).__name__}: {error}".split())
             raise MetricError(f"metric {self.name!r} failed: {words}") from error

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload, runtime_checkable
 
 from lookback.conversations import Conversation
+from lookback.limits import TEXT_CHARACTERS
 from lookback.registry import Registry
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ class Item:
         load: makes the image; called at every access to `image`. None if it is asked without one.
         aliases: other ids that a file of responses may use for it.
         messages: instead of image and question: a conversation in the chat format.
+
+    Raises:
+        LimitError: the question is too long.
     """
 
     id: str
@@ -41,6 +45,9 @@ class Item:
     load: Callable[[], Image] | None
     aliases: tuple[str, ...] = ()
     messages: Messages | None = None
+
+    def __post_init__(self) -> None:
+        TEXT_CHARACTERS.check(len(self.question), "the question")
 
     @property
     def image(self) -> Image | None:

@@ -20,7 +20,7 @@ from lookback.benchmarks.endpoint import OPENAI_URL, Endpoint
 from lookback.benchmarks.judge import URL_VARIABLE, Case, FallibleJudge, Progress, Verdict
 from lookback.benchmarks.judge_prompts import OFFICIAL, check_prompt, fill_prompt
 from lookback.benchmarks.reply_cache import ReplyCache, content_key, default_cache
-from lookback.benchmarks.responses import half_character
+from lookback.plain import check_text, half_character
 
 if TYPE_CHECKING:
     import openai
@@ -70,9 +70,7 @@ class LanguageModelJudge(FallibleJudge):
         progress: Progress | None = None,
         prompt: str = OFFICIAL,
     ) -> None:
-        if half_character(model) is not None:
-            raise ValueError(f"the judge's model {model!r} has half a character in its name")
-        self.model, self._prompt = model, check_prompt(prompt)
+        self.model, self._prompt = check_text(model, "the judge's model"), check_prompt(prompt)
         self.name = f"{model} ({prompt} prompt)"
         self.notes: list[str] = []
         self.cache = ReplyCache(Path(cache).expanduser() if cache else default_cache())

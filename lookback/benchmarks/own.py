@@ -14,7 +14,6 @@ A line that cannot be used is left out and named by its number, unless all are.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -27,10 +26,12 @@ from lookback.benchmarks.base import Fingerprinted, Item, LeavingOut, benchmark
 from lookback.benchmarks.files import MissingFile
 from lookback.benchmarks.metrics import MeanOfScores, mean_percent
 from lookback.benchmarks.own_file import read_lines
-from lookback.benchmarks.responses import Problem, half_character, read_id
+from lookback.benchmarks.responses import Problem, read_id
 from lookback.conversations import Conversation, Part
 from lookback.fetching import is_url
 from lookback.images import load_image
+from lookback.limits import TEXT_CHARACTERS
+from lookback.plain import check_texts, whole_text
 from lookback.reading import check_inside, read_bytes
 from lookback.storage import AnyPath, RemotePath, is_remote, to_path
 
@@ -41,7 +42,7 @@ SHOWN = 3  # broken lines that an error names
 
 def own_name(data: str | os.PathLike[str] | RemotePath) -> str:
     """The name of the benchmark that a file is."""
-    return f"{NAME}:{to_path(data).stem}"
+    return f"{NAME}:{whole_text(to_path(data).stem)}"
 
 
 @benchmark(NAME, title="your own data")
@@ -74,7 +75,7 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
             METRICS.get(metric)
         self.notes: list[str] = []
         if self.data is not None and not self.data.is_dir():
-            self.name, self.title = own_name(self.data), self.data.stem
+            self.name, self.title = own_name(self.data), whole_text(self.data.stem)
 
     @property
     def path(self) -> AnyPath:
@@ -172,7 +173,7 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
         Raises:
             ValueError: the line is broken; it says how.
         """
-        _check_unicode(entry)
+        check_texts(entry)
         name = read_id(entry["id"]) if "id" in entry else str(number)
         if not name:
             raise ValueError("the id is empty")
@@ -274,6 +275,7 @@ def _answers(value: Any) -> list[str]:
     answers = [_answer(one) for one in (value if isinstance(value, list) else [value])]
     if not answers:
         raise ValueError("the answers are empty: leave them out if there are none")
+    TEXT_CHARACTERS.check(sum(map(len, answers)), "the text of the answers")
     return answers
 
 
@@ -288,13 +290,6 @@ def _answer(value: Any) -> str:
     if not value.strip():
         raise ValueError("an answer is empty")
     return value
-
-
-def _check_unicode(entry: dict[str, Any]) -> None:
-    """JSON can spell halves of characters, which no file can hold."""
-    half = half_character(json.dumps(entry, ensure_ascii=False, default=lambda value: ""))
-    if half is not None:
-        raise ValueError(f"half a character, {half!r}")
 
 
 def nothing_used(name: str, problems: list[Problem]) -> str:

@@ -9,19 +9,21 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from lookback.limits import DATA_MIB, LimitError
-from lookback.reading import check_file, read_bytes
-from lookback.storage import AnyPath, readable
+from lookback.limits import DATA_MIB, MIB, LimitError
+from lookback.reading import check_file, check_unpacked, read_bytes
+from lookback.storage import AnyPath, readable, size_of
 
 LISTS = ("image", "answers")
 """Columns of text in which a list may stand as JSON."""
 MAX_CELL = 2**31 - 1
 """Characters per cell of a CSV file: an image may be in it, as a data URI."""
 BATCH = 64
-"""Rows of a Parquet file that are unpacked before they are counted."""
+"""Rows of a Parquet file that are unpacked before they are counted, at most."""
+BATCH_BYTES = 256 * MIB
+"""What these rows may take at worst, unless one takes more."""
 CELL = 64
 """Bytes that a cell takes in memory beside its content, about."""
 
@@ -94,12 +96,10 @@ def _csv(path: AnyPath) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
 
 def _parquet(path: AnyPath) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     check_file(path, DATA_MIB)
     try:
-        with pq.ParquetFile(readable(path)) as file:
-            rows = _unpacked_rows(file, f"{str(path)!r}, unpacked,")
+        rows = _unpacked_rows(path)
     except LimitError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -108,15 +108,101 @@ def _parquet(path: AnyPath) -> Iterator[tuple[int, dict[str, Any] | ValueError]]
         yield number, _parsed(_without_nulls(row), lists=())
 
 
-def _unpacked_rows(file: Any, name: str) -> list[dict[str, Any]]:
-    """All rows, counted while they are unpacked: a repeated value is stored once."""
+def _unpacked_rows(path: AnyPath) -> list[dict[str, Any]]:
+    """All rows of a Parquet file, counted before they are made: what repeats is stored once.
+
+    Raises:
+        LimitError: they are too large; a small file can hold terabytes.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    source, counter = readable(path), _Counter(size_of(path), repr(str(path)))
+    about = pq.read_metadata(source)
+    chunks = [
+        about.row_group(group).column(column)
+        for group in range(about.num_row_groups)
+        for column in range(about.num_columns)
+    ]
+    counter.check(
+        sum(chunk.total_uncompressed_size for chunk in chunks),
+        max(about.num_rows, sum(chunk.num_values for chunk in chunks)),
+    )
+    # A value is no larger than the pages that it is in, and a row has one of each column: so a
+    # batch is not. In lists it has any number, and those are read as indices into what they repeat.
+    largest = max((chunk.total_uncompressed_size for chunk in chunks), default=1)
+    size = max(1, min(BATCH, BATCH_BYTES // max(1, largest)))
+    leaves = [about.schema.column(column) for column in range(about.num_columns)]
+    lists = [
+        leaf.path
+        for leaf in leaves
+        if leaf.physical_type == "BYTE_ARRAY" and leaf.max_repetition_level
+    ]
     rows: list[dict[str, Any]] = []
-    size = 0
-    for batch in file.iter_batches(batch_size=BATCH):
-        size += batch.nbytes + CELL * batch.num_rows * batch.num_columns
-        DATA_MIB.check(size, name)
-        rows += batch.to_pylist()
+    with (
+        pq.ParquetFile(source, metadata=about) as plain,
+        pq.ParquetFile(source, metadata=about, read_dictionary=lists) as indexed,
+    ):
+        for group in range(about.num_row_groups):
+            before = counter.total
+            try:
+                rows += counter.rows(indexed.iter_batches(size, row_groups=[group]))
+            except pa.ArrowNotImplementedError:  # lists some of which are stored otherwise
+                counter.total = before
+                rows += counter.rows(plain.iter_batches(size, row_groups=[group]))
     return rows
+
+
+class _Counter:
+    """Counts what a Parquet file unpacks to.
+
+    Args:
+        packed: the bytes of the file.
+        name: what messages call it.
+    """
+
+    def __init__(self, packed: int, name: str) -> None:
+        self.packed, self.name = packed, name
+        self.total = 0, 0  # bytes of content, values
+
+    def check(self, content: int, values: int) -> None:
+        """Raise LimitError if this much is too much."""
+        check_unpacked(content, self.packed, self.name)
+        DATA_MIB.check(content + CELL * values, f"{self.name}, unpacked,")
+
+    def rows(self, batches: Iterable[Any]) -> list[dict[str, Any]]:
+        """The rows of batches, each counted before its values are made.
+
+        Raises:
+            LimitError: they are too large, with all that was counted before.
+        """
+        found: list[dict[str, Any]] = []
+        for batch in batches:
+            for content, values in ((0, batch.num_rows), *map(_measure, batch.columns)):
+                self.total = self.total[0] + content, self.total[1] + values
+            self.check(*self.total)
+            found += batch.to_pylist()
+        return found
+
+
+def _measure(array: Any) -> tuple[int, int]:
+    """The bytes of an array's content once nothing is shared, and how many values it has."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = array.type
+    if pa.types.is_dictionary(kind) and not pa.types.is_primitive(kind.value_type):
+        used = array.indices.value_counts()
+        lengths = pc.binary_length(array.dictionary.take(used.field("values")))
+        return pc.sum(pc.multiply(lengths, used.field("counts"))).as_py() or 0, len(array)
+    if not pa.types.is_nested(kind):
+        return array.nbytes, len(array)
+    if pa.types.is_struct(kind):
+        inner = array.flatten()
+    else:
+        inner = [array.keys, array.items] if pa.types.is_map(kind) else [array.flatten()]
+    parts = [_measure(part) for part in inner]
+    return sum(size for size, _ in parts), len(array) + sum(count for _, count in parts)
 
 
 def _parsed(cells: dict[str, Any], lists: tuple[str, ...] = LISTS) -> dict[str, Any] | ValueError:

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lookback.benchmarks.base import Item
+from lookback.limits import TEXT_CHARACTERS
+from lookback.plain import check_text
 from lookback.reading import read_bytes
 
 ID_KEYS = ("id", "question_id", "image_id")  # the first that a line has
 RESPONSE_KEYS = ("response", "answer", "caption", "text")
-_HALF = re.compile("[\ud800-\udfff]")
 SHOWN = 5  # ids of missing items that a message names
 
 
@@ -151,23 +151,21 @@ def response_of(entry: dict[str, Any]) -> str:
     """The response of a line.
 
     Raises:
-        ValueError: it has none, or one that is no string, or no text that a file can hold.
+        ValueError: it has none, or one that is no response.
     """
-    response = _value(entry, RESPONSE_KEYS)
+    return check_response(_value(entry, RESPONSE_KEYS))
+
+
+def check_response(response: Any) -> str:
+    """Return a response as it is.
+
+    Raises:
+        ValueError: it is no string, too long, or no text that a file can hold.
+    """
     if not isinstance(response, str):
         raise ValueError(f"the response is not a string but {response!r:.60}")
-    if (half := half_character(response)) is not None:
-        raise ValueError(f"the response has half a character, {half!r}")
-    return response
-
-
-def half_character(text: str) -> str | None:
-    """The first half of a character in a text; None if all are whole.
-
-    JSON can spell halves (a lone surrogate, "\\ud83d"), which no file and no request can hold.
-    """
-    found = _HALF.search(text)
-    return found[0] if found else None
+    TEXT_CHARACTERS.check(len(response), "the response")
+    return check_text(response, "the response")
 
 
 def _value(entry: dict[str, Any], keys: tuple[str, ...]) -> Any:

@@ -54,10 +54,12 @@ from lookback.cli.steering import (
     Prune,
     PruneBy,
     SearchToo,
+    count_drawn,
     draw_answers,
     parse_steering,
 )
 from lookback.cli.terminal import print_json, progress, show_scorers
+from lookback.plain import check_text
 
 if TYPE_CHECKING:
     from lookback.conversations import Conversation
@@ -130,6 +132,7 @@ def ask(
     from lookback.engines.sampling import check_sampling
 
     check_sampling(n, temperature, top_p, None, max_new_tokens, seed)
+    n = n if search else count_drawn(n, temperature)
     params = _params(scorer, alpha, lam, settings, n)
     rule = parse_steering(prune, search, prune_by, (n, keep, every), scorer, params)
     _check_shown(by_layer, as_json)
@@ -233,6 +236,7 @@ def score(
     Without --model the embedded model scores them, which is small and knows drawn scenes only.
     """
     from lookback.engines import optional_settings
+    from lookback.limits import TEXT_CHARACTERS
 
     asked = {"IMAGE": image, "QUESTION": question, "RESPONSES": responses}
     check_stdin(asked | {"--image": more_images, "--file": file})
@@ -244,8 +248,9 @@ def score(
     if not given:
         raise ValueError("no answers given: write them as arguments, or name a --file")
     for number, one in enumerate(given):
-        if not one.strip():
+        if not check_text(one, f"response {number}").strip():
             raise ValueError(f"response {number} is empty: there is nothing to score")
+        TEXT_CHARACTERS.check(len(one), f"response {number}")
     check_question(question)
     params = _params(scorer, alpha, lam, settings, len(given))
     _check_shown(by_layer, as_json)

@@ -11,9 +11,10 @@ import typer
 from typer.core import TyperGroup
 
 from lookback import __version__
+from lookback.cli.errors import plugin_failure
 from lookback.cli.stdin import refuse_stdin
 from lookback.reading import OUTSIDE_VARIABLE
-from lookback.registry import PLUGINS_VARIABLE, load_plugin
+from lookback.registry import PLUGINS_VARIABLE, PluginError, is_interrupt, load_plugin, plugin_in
 from lookback.scores.names import HOMES
 
 
@@ -23,6 +24,16 @@ class PluginGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse, with every `--plugin X` before the command; what follows `--` stays as it is."""
         return super().parse_args(ctx, plugins_first(args))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; whatever a plugin raises, even to end the process, is its failure."""
+        try:
+            return super().invoke(ctx)
+        except BaseException as error:
+            plugin = plugin_in(error.__traceback__)
+            if plugin is None or is_interrupt(error) or isinstance(error, BrokenPipeError):
+                raise
+            raise PluginError(plugin_failure(plugin, error)) from error
 
 
 def plugins_first(args: list[str]) -> list[str]:

@@ -29,7 +29,7 @@ def report(error: Exception) -> None:
 def explain(error: Exception) -> str:
     """An error in one line: what users did, which plugin failed, or that it is a bug."""
     if (plugin := plugin_in(error.__traceback__)) is not None:
-        line = f"the plugin {plugin} failed: {words(error)} ({TRACEBACK_VARIABLE}=1 shows where)"
+        line = plugin_failure(plugin, error)
     elif isinstance(error, MemoryError):
         line = f"out of memory{_after_colon(error)}: ask for less at once, or free some memory"
     elif isinstance(error, EXPECTED):
@@ -41,6 +41,11 @@ def explain(error: Exception) -> str:
         )
     line = printable(" ".join(line.split()))
     return line if len(line) <= LONGEST else f"{line[:LONGEST]}... ({len(line)} characters)"
+
+
+def plugin_failure(plugin: str, error: BaseException) -> str:
+    """What is said of a plugin that raised an error."""
+    return f"the plugin {plugin} failed: {words(error)} ({TRACEBACK_VARIABLE}=1 shows where)"
 
 
 def _after_colon(error: Exception) -> str:

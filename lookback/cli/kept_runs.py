@@ -1,4 +1,4 @@
-"""The commands about runs that are there: `runs verify`, `runs status`, `runs merge`."""
+"""The commands about runs that are there: `runs list`, `verify`, `status` and `merge`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,42 @@ from lookback.cli.terminal import (
     long_progress,
     print_json,
     say,
+    show_runs,
     show_status,
     show_verification,
 )
 
 runs_app = typer.Typer(help="Look after runs that are there.", no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
+
+
+@runs_app.command("list")
+def list_runs(
+    folders: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FOLDER",
+            help="Folders to look in and below, here or at s3://, gs://, ...; by default runs.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the runs below folders: benchmark, model, items, N, status and size.
+
+    The exit status is 3 if a manifest cannot be read. (`runs verify` looks at all other files.)
+    """
+    from dataclasses import asdict
+
+    from lookback.runs.opening import list_runs as find
+
+    found = find(folders or ["runs"])
+    if as_json:
+        print_json([asdict(one) for one in found])
+    else:
+        show_runs(found)
+    if any(one.problem for one in found):
+        raise typer.Exit(FAILED)
 
 
 @runs_app.command("verify")
@@ -37,7 +67,7 @@ def verify_runs(runs: RunFolders, as_json: Json = False) -> None:
 
 
 @runs_app.command("status")
-def show_runs(runs: RunFolders, as_json: Json = False) -> None:
+def tell_status(runs: RunFolders, as_json: Json = False) -> None:
     """How many items were tried, failed and are missing; and which jobs of --shard are.
 
     The exit status is 3 unless every item of all runs was tried and none failed.

@@ -32,8 +32,10 @@ from lookback.cli.app import (
 from lookback.cli.questions import check_question, read_conversation
 from lookback.cli.start import Start
 from lookback.cli.stdin import check_stdin, is_stdin, read_stdin_text
+from lookback.cli.steering import count_drawn
 from lookback.cli.terminal import LONGEST, console, print_json, progress
 from lookback.limits import one_line
+from lookback.plain import check_text
 
 if TYPE_CHECKING:
     from lookback.conversations import Conversation
@@ -122,6 +124,7 @@ def look(
 
     check_stdin({"IMAGE": image, "--image": more_images, "RESPONSE": response})
     check_sampling(n, temperature, top_p, None, max_new_tokens, seed)
+    n = count_drawn(n, temperature) if response is None else n
     check_question(question)
     chosen, kind = parse_layers(layers), check_relative(relative)
     given = _read(response)
@@ -196,15 +199,16 @@ def _read(response: str | None) -> str | None:
     """The given answer, from stdin if it is there.
 
     Raises:
-        ValueError: it is empty.
+        ValueError: it is empty, or too long.
     """
-    from lookback.limits import DATA_MIB
+    from lookback.limits import DATA_MIB, TEXT_CHARACTERS
 
     if response is None:
         return None
     text = read_stdin_text(DATA_MIB).strip() if is_stdin(response) else response
-    if not text.strip():
+    if not check_text(text, "the response").strip():
         raise ValueError("the response is empty: there is no word that could look anywhere")
+    TEXT_CHARACTERS.check(len(text), "the response")
     return text
 
 

@@ -46,10 +46,13 @@ def check_question(question: str) -> None:
     """Let pass a question that asks something.
 
     Raises:
-        ValueError: it is empty.
+        ValueError: it is empty, or too long.
     """
+    from lookback.limits import TEXT_CHARACTERS
+
     if not question.strip():
         raise ValueError("the question is empty: say what to ask about the image")
+    TEXT_CHARACTERS.check(len(question), "the question")
 
 
 def find_images(name: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import isclose
 from typing import TYPE_CHECKING, Any
 
 from lookback.cli.terminal import console, print_json, printable, say
@@ -41,6 +42,12 @@ def show_candidates(
     """
     with console(stderr=True).status(f"ranking by {scorer}"), noting_unread() as unread:
         ranked = cands.rank(scorer, **params)
+    tied = count_tied(ranked)
+    if tied > 1:
+        say(
+            f"a tie: {tied} different answers have the highest score by {scorer}, which cannot "
+            "choose between them; they stand in the order in which they came"
+        )
     if as_json:
         from lookback.signals import candidate_dict
 
@@ -54,6 +61,12 @@ def show_candidates(
     print_cost(console(), cands)
     if not ranked[0].scorable:
         raise ValueError("every answer is empty: there is no best one")
+
+
+def count_tied(ranked: Sequence[Candidate]) -> int:
+    """How many different texts have the highest score."""
+    scored = [(c.score, c.text.strip()) for c in ranked if c.scorable and c.score is not None]
+    return len({text for score, text in scored if isclose(score, scored[0][0])})
 
 
 @contextmanager

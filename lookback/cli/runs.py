@@ -34,7 +34,7 @@ from lookback.cli.app import (
 from lookback.cli.ray import InFlight, Ray, RayCommand, RayCpus, RayGpus, parse_cluster
 from lookback.cli.start import FAILED
 from lookback.cli.stdin import refuse_stdin
-from lookback.cli.steering import Prune, PruneBy, parse_pruning
+from lookback.cli.steering import Prune, PruneBy, count_drawn, parse_pruning
 from lookback.cli.terminal import (
     console,
     duration,
@@ -160,6 +160,7 @@ def run(
     job = None if shard is None else Job.parse(shard)
     if workers < 1:
         raise ValueError(f"workers = {workers}: must be at least 1")
+    n = count_drawn(n, temperature) if candidates is None else n
     if prune is None and prune_by is not None:
         raise typer.BadParameter("it goes with --prune", param_hint="--prune-by")
     settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data}

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -28,8 +29,11 @@ from lookback.cli.app import (
 from lookback.cli.start import Start
 from lookback.cli.steering import Prune, parse_schedule
 from lookback.cli.terminal import say
-from lookback.hosting import LOCAL
+from lookback.hosting import host_name, own_names
 from lookback.limits import IMAGE_MIB, IMAGE_PIXELS
+from lookback.limits import LIMITS as INPUT_LIMITS
+from lookback.plain import check_text
+from lookback.server.settings import KEY_VARIABLE, Defaults, Limits, Settings
 
 WHO = "Who may ask"
 LIMITS = "What a request may cost"
@@ -54,7 +58,7 @@ def serve(
         str | None,
         typer.Option(
             help="What requests must bring: Authorization: Bearer KEY.",
-            envvar="LOOKBACK_API_KEY",
+            envvar=KEY_VARIABLE,
             show_default=False,
             rich_help_panel=WHO,
         ),
@@ -116,11 +120,23 @@ def serve(
     most_images: Annotated[int, _limit("Images.", min=0)] = 8,
     most_characters: Annotated[int, _limit("Characters of all that is said.", min=1)] = 100_000,
     body_mib: Annotated[int, _limit("MiB of the whole request.", min=1)] = 32,
+    bodies_mib: Annotated[
+        int | None,
+        _limit(
+            "MiB of all requests that are held at once (429), half of them for one client; by "
+            "default 8 times --body-mib.",
+            min=2,
+            show_default=False,
+        ),
+    ] = None,
     image_mib: Annotated[int, _limit("MiB of one image.", min=1)] = 20,
     image_pixels: Annotated[int, _limit("Pixels of one image.", min=1)] = 16_000_000,
     deadline: Annotated[float, _limit("Seconds until it must be answered (504).", min=0.1)] = 120.0,
     queue: Annotated[
-        int, _limit("Requests that may wait; a further one is refused (429).", min=0)
+        int,
+        _limit(
+            "Requests that may wait; beyond, the client with the most loses its last (429).", min=0
+        ),
     ] = 64,
     in_flight: Annotated[
         int | None,
@@ -142,10 +158,20 @@ def serve(
             rich_help_panel=DRAWN,
         ),
     ] = 8,
-    name: Annotated[
-        str | None,
-        typer.Option(help="What requests call the model; by default --model.", show_default=False),
+    served_model_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--served-model-name",
+            "--name",
+            metavar="NAME",
+            help="What requests call the model, by default --model; may be repeated, and answers "
+            "have the first.",
+            show_default=False,
+        ),
     ] = None,
+    any_model_name: Annotated[
+        bool, typer.Option("--any-model-name", help="Requests may call the model anything.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No line per request.")] = False,
     model: Model = None,
     engine: EngineName = None,
@@ -168,46 +194,59 @@ def serve(
     from lookback.scores.base import get_scorer
     from lookback.server.log import start_log
     from lookback.server.running import address, listen, make_server
-    from lookback.server.settings import Defaults, Limits, Settings
 
     check_sampling(best_of, temperature, top_p, None, max_tokens, 0)
     if get_scorer(scorer).needs == "truth":
         raise ValueError(f"--scorer {scorer} needs the truth, which no request has")
     if best_of > most_best_of:
         raise ValueError(f"--best-of {best_of}: --most-best-of allows {most_best_of}")
+    if bodies_mib is not None and bodies_mib < 2 * body_mib:
+        raise ValueError(
+            f"--bodies-mib must be at least twice --body-mib, {2 * body_mib} (got {bodies_mib})"
+        )
+    for one in served_model_name or []:
+        if not check_text(one, "--served-model-name").strip():
+            raise ValueError("--served-model-name is empty: give a name, or leave it out")
     schedule = None if prune is None else parse_schedule(prune)
+    _ = [limit.units for limit in INPUT_LIMITS]  # a variable that is no number is said at once
+    if api_key is None:  # or there is a variable, set to nothing, which the parser passes over
+        api_key = os.environ.get(KEY_VARIABLE)
     bound = listen(host, port)  # before the model is loaded: a port that is taken is said at once
-    options = load_settings(
-        engine, device, dtype, revision, device_map, trust_remote_code, engine_set
-    )
-    lb = Start(model, options, scorer).engine()
-    at_once = in_flight or (SHARED if lb.in_flight == 1 else lb.in_flight)
+    names = own_names(host, bound.getsockname()[0])
     settings = Settings(
         Defaults(best_of, scorer, schedule, temperature, top_p, max_tokens),
         Limits(
             body_mib=body_mib,
+            bodies_mib=bodies_mib or 8 * body_mib,
             images=most_images,
             characters=most_characters,
             tokens=most_tokens,
             best_of=most_best_of,
             queue=queue,
             seconds=deadline,
-            in_flight=at_once,
             grace=grace,
         ),
-        name=name,
+        names=tuple(served_model_name or ()),
+        any_name=any_model_name,
         api_key=api_key,
         allow_urls=allow_urls,
         origins=tuple(cors or ()),
         prefixes=prefixes,
         log_text=log_text,
-        hosts=(*LOCAL, *(one.lower() for one in allow_host or ())) if host in LOCAL else None,
+        hosts=names and (*names, *map(host_name, allow_host or ())),
     )
+    options = load_settings(
+        engine, device, dtype, revision, device_map, trust_remote_code, engine_set
+    )
+    lb = Start(model, options, scorer).engine()
+    at_once = in_flight or (SHARED if lb.in_flight == 1 else lb.in_flight)
+    settings = replace(settings, limits=replace(settings.limits, in_flight=at_once))
     from lookback.server.app import make_app
 
     start_log(quiet)
     server = make_server(make_app(lb, settings), settings)
-    say(f"serving {name or lb.name}; OpenAI clients: base_url={address(bound)}/v1; Ctrl-C ends it")
+    shown = ", ".join(served_model_name or [lb.name])
+    say(f"serving {shown}; OpenAI clients: base_url={address(bound)}/v1; Ctrl-C ends it")
     print(address(bound), flush=True)
     # uvicorn ends well on SIGTERM and then sends it again: the engine is to end, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

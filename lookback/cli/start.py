@@ -12,6 +12,7 @@ import typer
 
 from lookback.cli.errors import explain
 from lookback.cli.terminal import console, printable, progress_lines, say
+from lookback.embedded import PHOTOGRAPH, shows_photograph
 
 if TYPE_CHECKING:
     from lookback.benchmarks.responses import Problem
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 FAILED = 3
 """The exit status of a command that ended, but with parts that failed or were left out."""
 TRANSFORMERS = "transformers"
-PHOTOGRAPH = (
-    "the embedded model knows drawn scenes only, and this is another picture: name a model that "
-    "knows photographs, e.g. --model llava-hf/llava-1.5-7b-hf"
-)
 
 
 class Start:
@@ -48,7 +45,7 @@ class Start:
     def __call__(self, conversation: Conversation) -> Engine:
         """The model, and a line, once, if it does not know what it is to be shown."""
         loaded = self.engine()
-        if not self._noted and loaded.name == "embedded" and _photographs(conversation):
+        if not self._noted and loaded.name == "embedded" and shows_photograph(conversation):
             self._noted = True
             say(PHOTOGRAPH)
         return loaded
@@ -93,14 +90,6 @@ def _import_quickly() -> None:
     with deferring():
         import_transformers()
         importlib.import_module("lookback.engines.transformers")
-
-
-def _photographs(conversation: Conversation) -> bool:
-    """Whether anything is shown that is no drawn scene."""
-    from lookback.embedded import is_scene
-
-    frames = [frame for video in conversation.videos for frame in video]
-    return not all(map(is_scene, [*conversation.images, *frames]))
 
 
 def ask_each(

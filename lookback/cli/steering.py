@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lookback.cli.app import DRAWN, complete_scorer
-from lookback.cli.terminal import bar_columns, console
+from lookback.cli.terminal import bar_columns, console, say
 
 if TYPE_CHECKING:
     from lookback.conversations import Conversation
@@ -59,6 +59,14 @@ Keep = Annotated[
 Every = Annotated[
     int, typer.Option(help="--search: so many tokens each time.", rich_help_panel=DRAWN)
 ]
+
+
+def count_drawn(n: int, temperature: float) -> int:
+    """How many answers are worth drawing: at temperature 0 all are the same, and one is drawn."""
+    if temperature != 0 or n <= 1:
+        return n
+    say(f"--temperature 0 is greedy: one answer is drawn, as all {n} would be the same")
+    return 1
 
 
 def parse_schedule(given: str) -> str | list[tuple[int, int]]:

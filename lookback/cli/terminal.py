@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lookback.benchmarks.responses import Problem
     from lookback.engines import Progress
     from lookback.engines.checks import CheckReport
+    from lookback.runs.opening import ListedRun
     from lookback.runs.start import Summary
     from lookback.runs.status import Status, Tally
     from lookback.runs.verify import Verification
@@ -145,6 +146,9 @@ def show_verification(name: str, found: Verification) -> None:
     shards = f"{total} shards" if found.shards == total else f"{found.shards} of {total} shards"
     print(f"{name}: {found.manifest.status}, {shards}, {found.files} tables, ", end="")
     print("all as written" if found.ok else f"{len(found.problems)} problems")
+    if found.unrecorded_timings:
+        count = found.unrecorded_timings
+        say(f"{name}: {count} files of timings have no record: they cannot be verified")
 
 
 def show_status(name: str, found: Status, most: int = 20) -> None:
@@ -209,12 +213,50 @@ def show_scorers(known: Sequence[Scorer]) -> None:
     console(stderr=True).print(f"\nneeds, from cheap to dear: {costs}", style="dim")
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A plain table of words."""
+def show_runs(found: Sequence[ListedRun]) -> None:
+    """A row per run, or in a narrow terminal some lines; what is wrong, on stderr."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    for one in found:
+        if one.problem is not None:
+            say(one.problem)
+    rows = [_run_cells(one) for one in found]
+    columns = ("run", "benchmark", "model", "items", "N", "status", "size")
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    out = console()
+    if sum(widths) + 2 * len(widths) <= out.width:
+        show_table(columns, rows, numbers=("items", "N", "size"))
+        return
+    for run, benchmark, model, items, n, status, size in rows:
+        out.print(Text(printable(run), style="bold", overflow="fold"))
+        about = (benchmark, model, items and f"{items} items", n and f"N: {n}", status, size)
+        words = ", ".join(filter(None, about))
+        out.print(Padding(Text(printable(words), overflow="fold"), (0, 0, 0, 4)))
+
+
+def _run_cells(one: ListedRun) -> tuple[str, ...]:
+    size = f"{one.bytes / 1e6:,.1f} MB" if one.bytes >= 1e6 else f"{one.bytes / 1e3:.1f} kB"
+    if one.problem is not None:
+        return one.run, "", "", "", "", "damaged", size
+    images = {"own": "", "none": " (no image)"}
+    image = images.get(str(one.image), f" ({one.image} image)")
+    n = "given" if one.n is None else str(one.n)
+    status = "not finished" if one.status == "running" else str(one.status)
+    return one.run, f"{one.benchmark}{image}", str(one.model), str(one.items), n, status, size
+
+
+def show_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()
+) -> None:
+    """A plain table of words; the columns of `numbers` stand right, and are never broken."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for name in columns:
+        right = name in numbers
+        table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     console().print(table)
@@ -259,13 +301,30 @@ def show_check(report: CheckReport) -> None:
 
 
 def show_benchmarks(known: Sequence[Listed]) -> None:
-    """Each with its metric, its source, and whether its files are found."""
-    out = console()
-    for b in known:
-        out.print(f"[bold]{b.name}[/bold]  {b.primary}; {b.source}", highlight=False)
-        if b.files:
-            state = f"found in {b.where}" if b.found else f"not found: {b.where}"
-            out.print(f"    {state}", markup=False, highlight=False)
+    """Each with its metric and whether its files are found; below, where items come from."""
+    from lookback.benchmarks.base import GENERATED
+
+    show_table(
+        ("benchmark", "metric", "files"), [(b.name, b.primary, _files_cell(b)) for b in known]
+    )
+    print()
+    sources = [
+        (b.name, f"{b.source}; needed: {', '.join(b.files)}" if b.files else b.source)
+        for b in known
+        if b.name not in GENERATED
+    ]
+    show_table(("benchmark", "where its items come from"), sources)
+    if not all(b.found for b in known):
+        say(
+            "files that are not found: name their folder with --data DIR or LOOKBACK_DATA; --json "
+            "says what is missing there"
+        )
+
+
+def _files_cell(b: Listed) -> str:
+    if not b.files:
+        return "none needed" if b.name != "own" else "yours: --data FILE"
+    return f"found in {b.where}" if b.found else "not found"
 
 
 def show_evaluation(result: Evaluation) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from lookback.benchmarks.base import GENERATED, get_benchmark
-from lookback.demo.asked import Asked, ask, find
+from lookback.demo.asked import TASK, Asked, ask, find
 from lookback.demo.measured import read_measured
 from lookback.demo.screen import how_chosen, show
 
@@ -18,7 +18,7 @@ from lookback.demo.screen import how_chosen, show
 def arguments() -> argparse.Namespace:
     """What can be chosen."""
     parser = argparse.ArgumentParser(description="Which of 25 answers does the image support?")
-    parser.add_argument("--task", choices=GENERATED, default="scenes-caption")
+    parser.add_argument("--task", choices=GENERATED, default=TASK)
     parser.add_argument("--item", type=int, help="which held-out item; by default one by a rule")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--out", type=Path, default=Path("build/demo.html"), help="the page")

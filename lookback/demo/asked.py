@@ -13,8 +13,16 @@ from lookback.scores.base import get_scorer
 from lookback.signals import Candidate, Candidates
 
 N = 25
+TASK = "scenes-vqa"
+"""Asked about unless another task is named."""
 SPLIT = "test"
-SCORERS = {"lookback": "LookBack", "self_certainty": "self-certainty", "random": "random"}
+MAX_NEW_TOKENS = 120
+SCORERS = {
+    "lookback": "LookBack",
+    "mean_log_prob": "mean log p",
+    "self_certainty": "self-certainty",
+    "random": "random",
+}
 """Whose picks are shown, with the names that readers see."""
 APART = 0.25
 """By how much the other pick is below the best at least, so that there is something to see."""
@@ -64,6 +72,7 @@ class Asked:
         item: what was asked.
         candidates: the answers.
         quality: of each answer, in [0, 1].
+        greedy, greedy_quality: the one answer at temperature 0, and its quality.
         wrong: of each answer, (start, end) in its joined tokens of words for things not there.
         seed: of the draw, and of the random pick.
     """
@@ -73,6 +82,8 @@ class Asked:
     item: Item
     candidates: Candidates
     quality: tuple[float, ...]
+    greedy: str
+    greedy_quality: float
     wrong: tuple[tuple[tuple[int, int], ...], ...]
     seed: int
 
@@ -88,18 +99,28 @@ class Asked:
 
     def verdict(self, index: int) -> Verdict:
         """What to say of the answer at a position."""
-        text, quality = "".join(self.candidates[index].tokens), self.quality[index]
+        text = "".join(self.candidates[index].tokens)
         invented = tuple(dict.fromkeys(text[start:end] for start, end in self.wrong[index]))
-        if quality >= 1:
-            return Verdict("✓", "right", invented)
-        if quality <= 0:
-            return Verdict("✗", "wrong", invented)
-        return Verdict("~", f"partly right, {quality:.2f}", invented)
+        return judge(self.quality[index], invented)
+
+    @property
+    def greedy_verdict(self) -> Verdict:
+        """What to say of the greedy answer."""
+        return judge(self.greedy_quality)
 
     @property
     def right(self) -> int:
         """How many of the answers are right without any mistake."""
         return sum(quality >= 1 for quality in self.quality)
+
+
+def judge(quality: float, invented: tuple[str, ...] = ()) -> Verdict:
+    """Put the quality of an answer into words."""
+    if quality >= 1:
+        return Verdict("✓", "right", invented)
+    if quality <= 0:
+        return Verdict("✗", "wrong", invented)
+    return Verdict("~", f"partly right, {quality:.2f}", invented)
 
 
 def ask(engine: Engine, benchmark: Benchmark, place: int, seed: int) -> Asked:
@@ -114,11 +135,15 @@ def ask(engine: Engine, benchmark: Benchmark, place: int, seed: int) -> Asked:
             f"item {place} of {benchmark.name}: it has the items 0 to {len(items) - 1}"
         )
     item = items[place]
-    cands = engine.sample(item.image, item.question, N, max_new_tokens=120, seed=seed)
-    quality = tuple(benchmark.scores(item, [c.text for c in cands]))
+    image, question, longest = item.image, item.question, MAX_NEW_TOKENS
+    cands = engine.sample(image, question, N, max_new_tokens=longest, seed=seed)
+    (greedy,) = engine.sample(image, question, 1, temperature=0.0, max_new_tokens=longest)
+    *quality, once = benchmark.scores(item, [c.text for c in (*cands, greedy)])
     wrong = tuple(_wrong(benchmark, item, "".join(c.tokens)) for c in cands)
     measure = MEASURES[benchmark.primary]
-    return Asked(benchmark.name, measure, item, cands, quality, wrong, seed)
+    return Asked(
+        benchmark.name, measure, item, cands, tuple(quality), greedy.text, once, wrong, seed
+    )
 
 
 def tells_apart(asked: Asked) -> bool:

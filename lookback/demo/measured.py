@@ -4,8 +4,12 @@ measured.json is written by `make reproduce` (tools/measured.py), never by hand:
 
 weights    the fingerprint of the embedded model that answered
 n, items   answers per item, items per task
-tasks      by name: `scorers`: {scorer: [per cent, low, high]}, the interval that of 95 %;
-           `apart`: how many items the rule takes, and on how many of them LookBack is ahead
+tasks      by name: `scorers`: {scorer: [per cent, low, high]}, the interval that of 95 %; `gain`:
+           LookBack's lead over random selection, [points, low, high]; `apart`: how many items the
+           rule takes, and on how many of them LookBack is ahead
+leads      LookBack's lead over each, mean over the tasks: {scorer: [points, low, high]}
+
+"greedy" among the scorers is one greedy answer, where the others pick one of n.
 """
 
 from __future__ import annotations
@@ -16,13 +20,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FILE = Path(__file__).parent / "measured.json"
+Numbers = tuple[float, float, float]
+"""A mean with its 95 % interval."""
 SHOWN = {
     "lookback": "LookBack",
-    "self_certainty": "self-certainty",
     "mean_log_prob": "mean log p",
+    "consensus": "consensus",
+    "greedy": "greedy answer",
+    "self_certainty": "self-certainty",
     "random": "random",
 }
-"""The scorers that are told, with the names that readers see."""
+"""What is compared, with the names that readers see."""
 
 
 @dataclass(frozen=True)
@@ -32,22 +40,41 @@ class Measured:
     Attributes:
         n: answers per item.
         items: how many items of each task.
-        values: by task and scorer, its picks' mean quality in per cent with the 95 % interval.
+        values: by task and scorer, its picks' mean quality in per cent.
+        gains: by task, LookBack's lead over random selection in points.
+        leads: by scorer, LookBack's lead over it in points, mean over the tasks.
         apart: how many of one task's items the rule takes, and on how many of them LookBack is
             ahead.
     """
 
     n: int
     items: int
-    values: Mapping[str, Mapping[str, tuple[float, float, float]]]
+    values: Mapping[str, Mapping[str, Numbers]]
+    gains: Mapping[str, Numbers]
+    leads: Mapping[str, Numbers]
     apart: tuple[int, int]
 
     def words(self) -> str:
         """What it is of: one sentence before the numbers."""
         return (
             f"How good the picks are on the whole: mean quality over {self.items} held-out items "
-            f"of each task, {self.n} answers each, in per cent; ±: half of the 95 % interval."
+            f"of each task, {self.n} answers each, in per cent; ±: half of the 95 % interval. "
+            "Greedy answer: one at temperature 0, nothing is picked. Consensus: what shares most "
+            "words with the others."
         )
+
+    def lead_lines(self) -> list[tuple[str, str]]:
+        """Each other name, and LookBack's lead over it."""
+        return [(SHOWN[scorer], _points(*lead)) for scorer, lead in self.leads.items()]
+
+    def useless(self) -> list[str]:
+        """A sentence per task on which LookBack has no clear lead over random selection."""
+        return [
+            f"No clear gain over random on {short(task)}: {_points(*gain)} points (one of its "
+            f"scenes: --task {task})."
+            for task, gain in self.gains.items()
+            if gain[1] <= 0
+        ]
 
     def fairness(self) -> str:
         """Which way items go that the rule takes, so that one of them is not read as the rule."""
@@ -59,7 +86,7 @@ class Measured:
 
     def heads(self) -> list[str]:
         """The tasks, without what their names share."""
-        return [task.removeprefix("scenes-") for task in self.values]
+        return [short(task) for task in self.values]
 
     def lines(self) -> list[tuple[str, list[str]]]:
         """Each scorer's name and its number on each task."""
@@ -67,6 +94,15 @@ class Measured:
             (name, [_number(*numbers[scorer]) for numbers in self.values.values()])
             for scorer, name in SHOWN.items()
         ]
+
+
+def short(task: str) -> str:
+    """A task's name without what all of them share."""
+    return task.removeprefix("scenes-")
+
+
+def _points(mean: float, low: float, high: float) -> str:
+    return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def _number(mean: float, low: float, high: float) -> str:
@@ -87,8 +123,8 @@ def read_measured(task: str, weights: str | None, file: Path = FILE) -> Measured
             f"How good the picks are on the whole was measured with other weights "
             f"({data['weights']}, these are {weights}): make reproduce"
         )
-    values = {
-        name: {scorer: tuple(numbers) for scorer, numbers in found["scorers"].items()}
-        for name, found in data["tasks"].items()
-    }
-    return Measured(data["n"], data["items"], values, tuple(data["tasks"][task]["apart"]))
+    tasks = data["tasks"]
+    values = {name: found["scorers"] for name, found in tasks.items()}
+    gains = {name: found["gain"] for name, found in tasks.items()}
+    apart = tuple(tasks[task]["apart"])
+    return Measured(data["n"], data["items"], values, gains, data["leads"], apart)

@@ -25,6 +25,8 @@ NARROW = ("#", "LookBack", "SC", "log p", "A", "quality", "×")
 WIDTHS = (2, 8, 5, 6, 4, 6, 2)
 """What the numbers need at least: the answer takes the rest, never theirs."""
 
+LEADS = "LookBack's lead over each, mean over the tasks, in points [95 % interval]:"
+
 
 def show(out: Console, asked: Asked, chosen: str, measured: Measured | str) -> None:
     """Everything there is to see.
@@ -78,11 +80,12 @@ def _head(asked: Asked, out: Console) -> RenderableType:
 def _question(asked: Asked) -> list[Text]:
     n = len(asked.candidates)
     right = f"{asked.right} of {n} answers are right without a mistake."
-    return [Text(printable(asked.item.question), style="bold"), Text(right), Text()]
+    question = Text(printable(asked.item.question), style="bold")
+    return [Text(f"The embedded model was asked {n} times:"), question, Text(right), Text()]
 
 
 def _picks(asked: Asked, shaded: bool) -> list[RenderableType]:
-    """Each scorer's pick: its name and the verdict, then the answer in full."""
+    """Each scorer's pick: its name and the verdict, then the answer in full; and the greedy one."""
     found: list[RenderableType] = []
     for name, candidate in asked.picks.items():
         verdict = asked.verdict(candidate.index)
@@ -91,13 +94,16 @@ def _picks(asked: Asked, shaded: bool) -> list[RenderableType]:
         if verdict.invented:
             line.append(f" (not there: {printable(', '.join(verdict.invented))})", "not bold")
         found += [line, Padding(_answer(candidate, shaded), (0, 0, 0, 2)), Text()]
-    return found[:-1]
+    once = asked.greedy_verdict
+    line = Text("greedy answer, nothing picked: ", style="bold")
+    line.append(f"{once.mark} {once.words}", STYLES[once.kind])
+    return [*found, line, Padding(Text(_one_line(asked.greedy)), (0, 0, 0, 2))]
 
 
 def _answer(candidate: Candidate, shaded: bool) -> Text:
     """In full; each token the darker the more it looked, within this answer."""
     if not shaded:
-        return Text(_one_line(candidate))
+        return Text(_one_line(candidate.text))
     text = Text()
     for token, shade in zip(candidate.tokens, shades(candidate.visual_lookback), strict=True):
         word = printable(token.replace("\n", " "))
@@ -127,7 +133,7 @@ def _table(asked: Asked, width: int) -> list[Text]:
         numbers = _numbers(first, certainty[first.index])
         count = str(len(group)) if len(group) > 1 else ""
         cells = (places[first.index], *numbers, quality, count)
-        lines.append(_line(width, cells, shown, _one_line(first)))
+        lines.append(_line(width, cells, shown, _one_line(first.text)))
         lines[-1].highlight_words([quality], STYLES[verdict.kind])
     return lines
 
@@ -157,8 +163,8 @@ def _signed(value: float, digits: int) -> str:
     return f"{value:.{digits}f}".replace("-", "−")
 
 
-def _one_line(candidate: Candidate) -> str:
-    return printable(" ".join(candidate.text.split())) or "(empty)"
+def _one_line(text: str) -> str:
+    return printable(" ".join(text.split())) or "(empty)"
 
 
 def _legend(asked: Asked) -> str:
@@ -177,9 +183,14 @@ def _measured(measured: Measured | str) -> Text:
     if isinstance(measured, str):
         return Text(measured)
     lines = [("", measured.heads()), *measured.lines()]
+    leads = [(name, [lead]) for name, lead in measured.lead_lines()]
+    text = Text(f"{measured.words()}{_columns(lines)}\n\n{LEADS}{_columns(leads)}")
+    return text.append("".join(f"\n\n{sentence}" for sentence in measured.useless()))
+
+
+def _columns(lines: Sequence[tuple[str, list[str]]]) -> str:
+    """A name and its cells on each line, in columns."""
     longest = max(len(name) for name, _ in lines)
     wide = max(len(cell) for _, cells in lines for cell in cells)
-    text = Text(measured.words())
-    for name, cells in lines:
-        text.append("\n  " + "  ".join([name.ljust(longest), *(c.rjust(wide) for c in cells)]))
-    return text
+    rows = ([name.ljust(longest), *(c.rjust(wide) for c in cells)] for name, cells in lines)
+    return "".join("\n  " + "  ".join(row) for row in rows)

@@ -19,7 +19,7 @@ from lookback.engines.contract import optional_settings as optional_settings
 from lookback.engines.contract import refuse as refuse
 from lookback.engines.contract import require as require
 from lookback.engines.sampling import check_sampling as check_sampling
-from lookback.registry import PluginError, Registry, SettingError
+from lookback.registry import PluginError, Registry, SettingError, did_you_mean
 
 if TYPE_CHECKING:
     from lookback.engines.contract import Response as Response
@@ -104,7 +104,7 @@ def load(
     engine: str = "transformers",
     quiet: bool = False,
     **settings: Any,
-) -> Any:
+) -> Engine:
     """Take in an LVLM; what comes back is an `Engine`.
 
     Args:
@@ -113,8 +113,10 @@ def load(
         processor: the processor, or where to load it from; the model's own by default.
         engine: what runs it: a name that `lookback engines` lists.
         quiet: keep the engine's libraries from writing to stderr, where the engine can.
-        settings: the engine's own, e.g. `device` and `dtype`; see
-            `lookback.engines.transformers.load`.
+        settings: the engine's own. Of "transformers": `device`, `dtype`, `attn`, `revision`,
+            `trust_remote_code`, `device_map`, `quantization_config`, `prompt`
+            (`help(lookback.engines.transformers.load)`); of "vllm": those of vLLM too
+            (`help(lookback.engines.vllm.load)`).
 
     Raises:
         ValueError: there is no such engine.
@@ -129,7 +131,8 @@ def load(
     unknown = sorted(settings.keys() - set(kind.settings))
     if unknown and not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in takes):
         has = ", ".join(kind.settings) or "none"
-        raise SettingError(f"engine {engine!r} has no setting {unknown[0]!r}; it has: {has}")
+        hint = did_you_mean(unknown[0], kind.settings)
+        raise SettingError(f"engine {engine!r} has no setting {unknown[0]!r}; it has: {has}{hint}")
     loaded = kind.load(model, processor, **settings)
     if not isinstance(loaded, Engine):
         raise PluginError(f"engine {engine!r} gave {loaded!r:.60}: an Engine is needed")

@@ -149,8 +149,8 @@ class Engine(Protocol):
         5 of 25 are the 5 of a smaller draw.
 
         Args:
-            image: a path, URL, bytes, PIL image, or a list of these; None for no image, which
-                needs another source.
+            image: a path, URL, bytes, PIL image, NumPy array or tensor (uint8, height x width x 3),
+                or a list of these; None for no image, which needs another source.
             question: what is asked, without any image placeholder.
             n: how many candidates.
             messages: instead of image and question: a conversation in the chat format.
@@ -282,10 +282,11 @@ class Engine(Protocol):
         """Record the signals of responses that exist already.
 
         Args:
-            image: a path, URL, bytes, PIL image, or a list of these; None for no image, which
-                needs another source.
+            image: a path, URL, bytes, PIL image, NumPy array or tensor (uint8, height x width x 3),
+                or a list of these; None for no image, which needs another source.
             question: what was asked, without any image placeholder.
-            responses: texts, token-id lists, or candidates (whose token ids are taken as they are).
+            responses: texts, candidates (whose token ids are taken as they are), or token ids:
+                lists, arrays or tensors of whole numbers.
             messages: instead of image and question: a conversation in the chat format.
             video: beside or instead of an image: a file, or frames as a list of images.
             source: what A_t is measured on; by default every vision token. See
@@ -379,7 +380,7 @@ class Engine(Protocol):
         """Plain answers, without signals: to several prompts about one image, or to messages.
 
         Args:
-            image: a path, URL, bytes, PIL image, a list of these, or None for no image.
+            image: as for `sample`; None for no image.
             prompts: what to ask.
             messages: instead of both: a conversation in the chat format; it has one answer.
             video: beside or instead of an image: a file, or frames as a list of images.

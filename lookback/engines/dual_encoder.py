@@ -96,10 +96,15 @@ class DualEncoder:
 def _load(name: str) -> DualEncoder:
     from transformers import AutoModel
 
-    from lookback.engines.transformers.loading import LOADING, explaining, load_processor
+    from lookback.engines.transformers.loading import (
+        LOADING,
+        explaining,
+        hub_options,
+        load_processor,
+    )
 
     with LOADING, explaining(name):
-        model = AutoModel.from_pretrained(name, dtype=torch.float32)
+        model = AutoModel.from_pretrained(name, dtype=torch.float32, **hub_options(name))
     for method in ("get_image_features", "get_text_features"):
         if not hasattr(model, method):
             raise ValueError(f"{name} is a {type(model).__name__}: CLIPScore needs a dual encoder")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lookback.plain import check_text
 
 if TYPE_CHECKING:
     from lookback.engines.contract import Progress
@@ -47,6 +51,10 @@ class Wish:
     listen: Listener | None = None
     progress: Progress | None = None
 
+    def __post_init__(self) -> None:
+        check_flag("keep_end", self.keep_end)
+        check_flag("by_layer", self.by_layer)
+
 
 def draw_of(
     n: int,
@@ -63,9 +71,24 @@ def draw_of(
         ValueError: one is out of range.
     """
     check_sampling(n, temperature, top_p, top_k, max_new_tokens, seed)
-    stops = [stop] if isinstance(stop, str) else list(stop or [])
+    stops = [] if stop is None else check_texts("stop", stop)
+    for text in stops:
+        check_text(text, "stop")
     seed = secrets.randbits(32) if seed is None else seed
-    return Draw(n, temperature, top_p, top_k, max_new_tokens, stops, seed)
+    return Draw(
+        _to_python(n),
+        _to_python(temperature),
+        _to_python(top_p),
+        _to_python(top_k),
+        _to_python(max_new_tokens),
+        stops,
+        _to_python(seed),
+    )
+
+
+def _to_python(value: Any) -> Any:
+    """Return a number of NumPy's as Python's own: JSON, in which results are kept, has no other."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def check_top(count: int, vocab: int) -> None:
@@ -128,6 +151,42 @@ def check_whole(name: str, value: Any, least: int, most: int | None = None) -> N
         raise ValueError(f"{name} = {value}: must be at least {least}")
     if most is not None and int(value) > most:
         raise ValueError(f"{name} = {value}: must be at most {most}")
+
+
+def check_share(name: str, value: Any) -> None:
+    """Check a share of something.
+
+    Raises:
+        ValueError: it is none, or nothing at all.
+    """
+    if not _is_number(value) or not 0 < value <= 1:
+        raise ValueError(f"{name} = {value!r:.60}: must be above 0 and at most 1")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Check a truth value.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} = {value!r:.60}: must be True or False")
+
+
+def check_texts(name: str, texts: Any) -> list[str]:
+    """Return one text, or several, as a list.
+
+    Raises:
+        ValueError: it has something else in it.
+    """
+    if isinstance(texts, str):
+        return [texts]
+    several = isinstance(texts, Iterable) and not isinstance(texts, (bytes, bytearray))
+    found = list(texts) if several else [texts]
+    for text in found:
+        if not isinstance(text, str):
+            raise ValueError(f"{name} = {texts!r:.60}: {text!r:.60} is not text")
+    return [str(text) for text in found]
 
 
 def _is_number(value: Any) -> bool:

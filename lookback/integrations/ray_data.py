@@ -22,10 +22,12 @@ import pyarrow as pa
 
 from lookback.conversations import Conversation
 from lookback.engines import check_sampling, load, require
+from lookback.engines.sampling import check_texts
 from lookback.registry import words
 from lookback.runs.given import Given
 from lookback.runs.sources import item_seed, scored
 from lookback.scores.base import get_scorer
+from lookback.scores.rehearsal import rehearse
 from lookback.signals import SIGNALS, Asked, Candidates
 
 FLOATS, TEXTS = pa.list_(pa.float64()), pa.list_(pa.string())
@@ -97,9 +99,10 @@ class Scorer:
         self.drawing |= {"max_new_tokens": max_new_tokens}
         self.seed, self.source = seed, source
         self.columns = ADDED | {name: OF_TOKENS[name] for name in signals}
-        uses = get_scorer(scorer).uses
+        found = get_scorer(scorer)
+        rehearse(found, self.scorer_settings, 2)
         self.engine = load(model, engine=engine, quiet=True, **dict(load_settings or {}))
-        require(self.engine, uses, f"scorer {scorer!r}")
+        require(self.engine, found.uses, f"scorer {scorer!r}")
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with further columns; `responses` is replaced by the same ones.
@@ -152,7 +155,8 @@ class Scorer:
                 answers[place] = self._score(question, row["responses"])
             except Exception as error:
                 answers[place] = error
-        settings = {**self.drawing, "source": self.source, "return_exceptions": True}
+        settings: dict[str, Any] = {**self.drawing, "source": self.source}
+        settings["return_exceptions"] = True
         found = self.engine.sample_many(list(drawn.values()), **settings) if drawn else []
         for place, candidates in zip(drawn, found, strict=True):
             answers[place] = candidates
@@ -161,7 +165,7 @@ class Scorer:
     def _score(self, question: Conversation, responses: Any) -> Candidates:
         if isinstance(responses, str):
             raise TypeError("responses must be a list of texts, not a text")
-        given = [Given(str(one)) for one in responses]
+        given = [Given(text) for text in check_texts("responses", responses)]
         return scored(self.engine, question, self.source, given)
 
     def _row(
@@ -217,17 +221,5 @@ def _values(column: Any) -> Any:
 
 def _images(given: Any) -> Any:
     """What `Conversation.of` takes: one image or a list; an array of pixels is one."""
-    if given is None:
-        return None
-    several = isinstance(given, (list, tuple)) or (
-        isinstance(given, np.ndarray) and given.dtype.kind == "O"
-    )
-    return [_image(one) for one in given] if several else _image(given)
-
-
-def _image(given: Any) -> Any:
-    if not isinstance(given, np.ndarray):
-        return given
-    from PIL import Image
-
-    return Image.fromarray(given)
+    several = isinstance(given, np.ndarray) and given.dtype.kind == "O"
+    return list(given) if several else given

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lookback.engines import require
+from lookback.engines.responses import check_ids
 from lookback.integrations.trl_prompts import asked_of, has_column, text_of
 from lookback.scores.base import NEEDS, get_scorer
 from lookback.scores.rehearsal import rehearse
@@ -107,8 +108,8 @@ class Reward:
             prompts: one per completion: messages, or a text, which is then the whole question.
             completions: texts, or a list with the assistant's message each.
             completion_ids: their tokens, the end token included where one was drawn.
-            columns: the dataset's, a value per completion: `images` or `image` (PIL images, paths,
-                bytes, or {"bytes": ..., "path": ...}); and what else a trainer hands over.
+            columns: the dataset's, a value per completion: `images` or `image` (PIL images, arrays,
+                paths, bytes, or {"bytes": ..., "path": ...}); and what else a trainer hands over.
 
         Raises:
             ValueError: a row cannot be scored; the message names it.
@@ -143,7 +144,10 @@ class Reward:
                 "no completion_ids: give the tokens that were drawn, or score the texts, "
                 "reward(..., use_ids=False)"
             )
-        return [self._without_end([int(token) for token in ids]) for ids in completion_ids]
+        return [
+            self._without_end(check_ids(f"completion {i}", ids))
+            for i, ids in enumerate(completion_ids)
+        ]
 
     def _without_end(self, ids: list[int]) -> list[int]:
         return ids[:-1] if ids and ids[-1] in self.engine.end_tokens else ids

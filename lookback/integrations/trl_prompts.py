@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lookback.conversations import Conversation
+from lookback.images import list_images, to_pillow
 
 COLUMNS = ("images", "image")
 """The dataset's columns with images, the first that is there, as TRL has it."""
@@ -63,9 +64,7 @@ def _images(row: int, columns: Mapping[str, Any]) -> list[Any]:
     """A row's images in its column."""
     for name in COLUMNS:
         if name in columns:
-            given = columns[name][row]
-            several = isinstance(given, Sequence) and not isinstance(given, (str, bytes))
-            return [_image(one) for one in (given if several else [given]) if one is not None]
+            return [_image(one) for one in list_images(columns[name][row]) if one is not None]
     return []
 
 
@@ -75,15 +74,13 @@ def _image(given: Any) -> Any:
     Raises:
         ValueError: it is no image.
     """
-    from PIL.Image import Image
-
     found = given
     if isinstance(given, Mapping):
         stored = given.get("bytes")
         found = given.get("path") if stored is None else stored
-    if not isinstance(found, (str, os.PathLike, bytes, Image)):
+    if not isinstance(found, (str, os.PathLike, bytes)) and to_pillow(found) is None:
         raise ValueError(
-            f"{given!r:.60} is no image: give a PIL image, a path, a URL, bytes, or "
+            f"{given!r:.60} is no image: give a PIL image, an array, a path, a URL, bytes, or "
             '{"bytes": ..., "path": ...}'
         )
     return found

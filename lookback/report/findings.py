@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from lookback.report.wording import Difference, compare, join, name_of, number_of, why_unjudged
 from lookback.studies import Result
 from lookback.studies.shared.budgets import AVERAGE, budget_words
-from lookback.studies.shared.methods import ceilings
+from lookback.studies.shared.methods import GREEDY, ceilings
 
 MANY = 3
 """Benchmarks from which on a sentence names the ends alone."""
@@ -72,14 +72,14 @@ def leader_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
 
 
 def lookback_sentences(rows: Mapping[str, Sequence[Row]]) -> list[str]:
-    """How LookBack fares against the leader, self-certainty and random selection."""
+    """How LookBack fares against the leader and what everybody would compare it with."""
     averages, items = _averages(rows.get("main", ()))
     if "lookback" not in averages:
         return []
     first, *rest = _ranked(averages)
     said = {first, rest[0]} if rest else {first}
     parts = []
-    for rival in dict.fromkeys((first, "self_certainty", "random")):
+    for rival in dict.fromkeys((first, "mean_log_prob", GREEDY, "self_certainty", "random")):
         if rival not in averages or rival == "lookback" or {rival, "lookback"} == said:
             continue
         by = _difference(averages[rival], "lead", items)

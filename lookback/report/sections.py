@@ -10,18 +10,16 @@ from typing import Any, NamedTuple
 
 from lookback.pages import data_uri
 from lookback.report.data import labels
+from lookback.report.figures import FigureView, figure_view
 from lookback.report.table import TableView, table_view
 from lookback.runs import Run
 from lookback.studies import Result, Runs, Table, get_study, title
 from lookback.studies.shared.budgets import budget_notes
-from lookback.studies.shared.plots import ONE_COLUMN, TWO_COLUMNS, figure_bytes
+from lookback.studies.shared.plots import figure_bytes
 from lookback.studies.shared.tables import files_of
 
-SVG_MOST = 300_000
-"""Bytes above which a figure (a scatter of many points) goes in as PNG."""
 DOWNLOAD_MOST = 500_000
 """Bytes above which a file is only named: the command that made the page wrote it beside it."""
-PIXELS_PER_INCH = 108
 
 
 class Settings(NamedTuple):
@@ -29,23 +27,6 @@ class Settings(NamedTuple):
 
     label: str
     facts: dict[str, str]
-
-
-class FigureView(NamedTuple):
-    """A figure inside the page.
-
-    Attributes:
-        uri: the image.
-        width, height: in pixels.
-        wide: whether it takes the whole width of the page, as one of two columns in a paper does.
-        shows: a sentence or two for those who cannot see it.
-    """
-
-    uri: str
-    width: int
-    height: int
-    wide: bool
-    shows: str
 
 
 class File(NamedTuple):
@@ -149,46 +130,11 @@ def study_section(name: str, result: Result | str) -> StudySection:
         study.title,
         paper,
         study.about,
-        figure=None if result.figure is None else _figure(result.figure),
+        figure=None if result.figure is None else figure_view(result.figure),
         tables=[table_view(table) for table in result.tables],
         notes=result.notes,
         files=_files(name, result),
     )
-
-
-def _figure(figure: Any) -> FigureView:
-    kind, image = "image/svg+xml", figure_bytes(figure, "svg")
-    if len(image) > SVG_MOST:
-        kind, image = "image/png", figure_bytes(figure, "png")
-    width, height = (round(PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())
-    wide = figure.get_figwidth() > (ONE_COLUMN + TWO_COLUMNS) / 2
-    return FigureView(data_uri(kind, image), width, height, wide, _describe(figure))
-
-
-def _describe(figure: Any) -> str:
-    """What a figure's panels are, and what is named in them."""
-    seen = [axis for axis in figure.axes if axis.axison and axis.get_label() != "<colorbar>"]
-    parts = [_describe_panel(axis) for axis in seen]
-    texts = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-    for axis in seen:
-        legend = axis.get_legend()
-        texts += [text.get_text() for text in (legend.get_texts() if legend else [])]
-        ticks = (*axis.get_yticklabels(), *axis.get_xticklabels())
-        texts += [text.get_text() for text in (*axis.texts, *ticks)]
-    names = [_one_line(text) for text in dict.fromkeys(texts) if any(c.isalpha() for c in text)]
-    shown = "; ".join(filter(None, dict.fromkeys(parts)))
-    told = [f"Panels: {shown}."] if shown else []
-    return " ".join([*told, *([f"Named in it: {', '.join(names)}."] if names else [])])
-
-
-def _describe_panel(axis: Any) -> str:
-    axes = " against ".join(filter(None, (axis.get_ylabel(), axis.get_xlabel())))
-    title = axis.get_title() or axis.get_title(loc="left")
-    return _one_line(": ".join(filter(None, (title, axes))))
-
-
-def _one_line(text: str) -> str:
-    return ", ".join(text.split("\n"))
 
 
 def _files(name: str, result: Result) -> list[File]:

@@ -19,6 +19,7 @@ NAMES = {
     "visual_lookback": "visual lookback",
     "visual_gain": "visual gain",
     "consensus": "consensus",
+    "greedy": "greedy decoding",
 }
 """Methods inside a sentence; others by their titles."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lookback.benchmarks.responses import read_line, response_of
+from lookback.benchmarks.responses import check_response, read_line, response_of
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,7 @@ def _text_and_ids(response: str | dict[str, Any]) -> tuple[Any, Any]:
 
 def _given(text: Any, token_ids: Any) -> Given:
     """A response of a file, checked."""
-    if not isinstance(text, str):
-        raise ValueError(f"the text of a response is not a string but {text!r:.60}")
+    check_response(text)
     if token_ids is None:
         return Given(text)
     if not isinstance(token_ids, list) or not all(

@@ -20,6 +20,8 @@ import os
 import tempfile
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -160,12 +162,35 @@ def empty_table(table: str, columns: Iterable[str] | None = None) -> pa.Table:
 
 
 def remove_leftovers(folder: AnyPath) -> None:
-    """Remove the halves of files that a killed process left; an object store has none."""
+    """Remove the halves of files that a killed process left.
+
+    Of an object store, on this machine: there files lie before they are sent.
+    """
     if isinstance(folder, RemotePath):
+        remove_abandoned(Path(tempfile.gettempdir()))
         return
     for left in folder.rglob(f"{TEMPORARY}*"):
         if left.is_file():
             left.unlink()
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove the halves of files whose process is gone from a folder that several may write to."""
+    from lookback.runs.lease import is_alive
+
+    for left in folder.glob(f"{TEMPORARY}*"):
+        process, machine, *_ = [*left.name.rpartition(".")[2].split("-"), ""]
+        if machine == _machine() and process.isdecimal() and not is_alive(int(process)):
+            with suppress(OSError):  # another user's, or gone already
+                left.unlink()
+
+
+@cache
+def _machine() -> str:
+    """A word for where numbers of processes mean the same."""
+    from lookback.runs.lease import machine
+
+    return hashlib.sha256(machine().encode()).hexdigest()[:8]
 
 
 def _schema(table: str) -> pa.Schema:
@@ -192,10 +217,9 @@ class replacing:
 
     def __init__(self, path: AnyPath) -> None:
         self.path = path
-        if isinstance(path, RemotePath):
-            folder, own = Path(tempfile.gettempdir()), uuid.uuid4().hex
-        else:
-            folder, own = path.parent, str(os.getpid())
+        folder, own = path.parent, f"{os.getpid()}-{_machine()}"
+        if isinstance(folder, RemotePath):  # of threads each may send a file of that name
+            folder, own = Path(tempfile.gettempdir()), f"{own}-{uuid.uuid4().hex}"
         self.temporary = folder / f"{TEMPORARY}{path.name}.{own}"
 
     def __enter__(self) -> Path:

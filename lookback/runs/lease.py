@@ -104,7 +104,7 @@ class Lease:
                 continue
 
     def _content(self) -> bytes:
-        who = {"token": self.token, "machine": _machine(), "process": os.getpid()}
+        who = {"token": self.token, "machine": machine(), "process": os.getpid()}
         return json.dumps(who | {"time": time.time()}).encode()
 
     def _read(self) -> dict[str, Any] | None:
@@ -134,12 +134,13 @@ def _is_void(other: dict[str, Any]) -> bool:
     """Whether the process that had it is gone, as far as can be told from here."""
     if time.time() - other["time"] > VOID:
         return True
-    if other.get("machine") != _machine() or other.get("token") in _held:
+    if other.get("machine") != machine() or other.get("token") in _held:
         return False
-    return other.get("process") == os.getpid() or not _is_alive(other.get("process"))
+    return other.get("process") == os.getpid() or not is_alive(other.get("process"))
 
 
-def _is_alive(process: object) -> bool:
+def is_alive(process: object) -> bool:
+    """Whether a process of this machine is there, as far as can be told."""
     if type(process) is not int or process <= 0:
         return True
     try:
@@ -151,7 +152,7 @@ def _is_alive(process: object) -> bool:
     return True
 
 
-def _machine() -> str:
+def machine() -> str:
     """Where numbers of processes mean the same: this machine since it began, and this container."""
     found = [platform.node() or "unknown"]
     try:

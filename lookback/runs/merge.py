@@ -14,10 +14,18 @@ from lookback.reading import read_bytes
 from lookback.runs.jobs import Folders, read_folders
 from lookback.runs.layout import RunError, lock, remove_leftovers, shard_path, write_whole
 from lookback.runs.manifest import MANIFEST, Manifest
-from lookback.runs.records import Record, checksum_of, forget, read_record
+from lookback.runs.records import (
+    RECORDS,
+    TIMINGS,
+    Record,
+    checksum_of,
+    forget,
+    read_record,
+)
 from lookback.runs.run import Run
 from lookback.runs.start import check_ours
 from lookback.runs.status import read_status
+from lookback.runs.timings import read_timings
 from lookback.runs.verify import find_problems, read_records, refuse
 from lookback.storage import AnyPath, names_in
 
@@ -54,8 +62,7 @@ def merge(
                 progress(done, len(shards))
             if read_record(out, shard) != record:
                 _copy_shard(source, out, shard, record)
-        for source, _ in folders.parts:
-            _copy_timings(source, out)
+            _copy_timings(source, out, shard)
         folders.manifest.write(out)
     finally:
         held.release()
@@ -107,7 +114,8 @@ def _tell_versions(folders: Folders, say: Callable[[str], None]) -> None:
 def _shards(folders: Folders) -> Iterator[tuple[AnyPath, int, Record]]:
     for source, manifest in folders.parts:
         records, problems = read_records(source, manifest)
-        refuse(source, problems + find_problems(source, manifest, records))
+        problems += find_problems(source, manifest, records)
+        refuse(source, problems + read_timings(source, manifest, records).problems)
         for shard, record in records.items():
             yield source, shard, record
 
@@ -127,7 +135,9 @@ def _copy_shard(source: AnyPath, out: AnyPath, shard: int, record: Record) -> No
     record.write(out, shard)
 
 
-def _copy_timings(source: AnyPath, out: AnyPath) -> None:
-    for name in names_in(source / "timings"):
-        if name.endswith(".json"):
-            write_whole(out / "timings" / name, read_bytes(source / "timings" / name))
+def _copy_timings(source: AnyPath, out: AnyPath, shard: int) -> None:
+    """What its stages took, then the record of that; a run of before has none."""
+    names = [name for name in names_in(source / TIMINGS) if name.endswith(f"-{shard:05d}.json")]
+    for name in (*names, f"{RECORDS}/{shard:05d}.json"):
+        if (source / TIMINGS / name).exists():
+            write_whole(out / TIMINGS / name, read_bytes(source / TIMINGS / name))

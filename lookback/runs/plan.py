@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from lookback.engines import ENGINES, check_sampling
 from lookback.runs.layout import RunError
@@ -132,7 +132,7 @@ class Plan:
         given = {name: getattr(self, name) for name in named}
         settings = {name: value for name, value in given.items() if value not in (None, False)}
         settings |= self.engine_settings
-        return cast("Engine", load(self.model, engine=self.engine, quiet=True, **settings))
+        return load(self.model, engine=self.engine, quiet=True, **settings)
 
     def load_benchmark(self) -> Benchmark:
         """The benchmark, with its judge if it has one."""

@@ -94,7 +94,7 @@ class Actor:
                 )
             self.worker = Worker(self.plan, Path())
             return replace(self.worker.load(), node=node)
-        except Exception as error:
+        except BaseException as error:
             return portable(error)
 
     def work(self, portion: Portion, files: Files) -> Iterator[tuple[str, Any]]:
@@ -105,7 +105,7 @@ class Actor:
             try:
                 made = self._make(portion, files, lambda count: told.put(("pieces", count)))
                 told.put(("done", made))
-            except Exception as error:
+            except BaseException as error:
                 told.put(("error", portable(error)))
 
         threading.Thread(target=work, daemon=True).start()

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lookback.reading import read_bytes
 from lookback.runs.jobs import read_folders
 from lookback.runs.layout import (
     HEAD_COLUMNS,
@@ -29,6 +28,7 @@ from lookback.runs.looks import Looks
 from lookback.runs.manifest import Manifest
 from lookback.runs.records import Record
 from lookback.runs.stored import read_candidates
+from lookback.runs.timings import Timings, join, read_timings
 from lookback.runs.verify import (
     find_changes,
     find_problems,
@@ -40,7 +40,7 @@ from lookback.scores.base import get_scorer
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
 from lookback.signals import BY_LAYER, PRUNED, SIGNALS, Candidates, Floats
-from lookback.storage import AnyPath, RemotePath, each, names_in, to_path
+from lookback.storage import AnyPath, RemotePath, each, to_path
 
 
 class Run:
@@ -410,23 +410,22 @@ class Run:
     def timings(self) -> list[dict[str, Any]]:
         """What took how long: {"stage": "sample" or a scorer, "item": ..., "ms": ...}.
 
-        (Format 1 called the stage "what".)
+        Raises:
+            RunError: they are damaged.
         """
-        rows = []
-        folders = [folder / "timings" for folder, _ in self._parts]
-        files = [
-            folder / name for folder in folders for name in names_in(folder) if _is_shown(name)
-        ]
-        files.sort(key=lambda file: file.name)
-        for file, data in zip(files, each(self.path, read_bytes, files), strict=True):
-            try:
-                rows += [dict(row) for row in json.loads(data.decode("utf-8"))]
-            except (ValueError, TypeError) as error:
-                raise RunError(
-                    f"cannot read {str(file)!r} ({error}): what took how long is not known for "
-                    "this shard; move the file away"
-                ) from None
-        return [{"stage": row.pop("what")} | row if "what" in row else row for row in rows]
+        return self.read_timings().rows
+
+    def read_timings(self) -> Timings:
+        """The same with how many of its files have no record that vouches for them.
+
+        Raises:
+            RunError: they are damaged.
+        """
+        parts = []
+        for (folder, records), (_, manifest) in zip(self._parts, self.folders.parts, strict=True):
+            parts.append(read_timings(folder, manifest, records))
+            refuse(folder, parts[-1].problems)
+        return join(parts)
 
     @cached_property
     def looks(self) -> Looks:
@@ -440,11 +439,6 @@ class Run:
     def candidates_at(self, place: int) -> Candidates:
         """The same for the item at a position of the split; only its shard is read."""
         return read_candidates(self._folder_of[place // SHARD], self.manifest, place)
-
-
-def _is_shown(name: str) -> bool:
-    """Whether a file of timings is one, and not what a system left there."""
-    return name.endswith(".json") and not name.startswith(".")
 
 
 def _read_shards(

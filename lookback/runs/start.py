@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lookback.benchmarks.base import LeavingOut
+from lookback.benchmarks.base import GENERATED, LeavingOut
+from lookback.embedded import PHOTOGRAPH, shows_photograph
 from lookback.engines import Progress
+from lookback.plain import check_text
 from lookback.runs.crew import Account, Alone, Crew, Portion, plan_portions
 from lookback.runs.job import Job
 from lookback.runs.jobs import check_begin, check_siblings
@@ -24,9 +26,10 @@ from lookback.runs.layout import (
 )
 from lookback.runs.manifest import MANIFEST, Manifest, versions
 from lookback.runs.plan import Plan
-from lookback.runs.records import forget, read_record
+from lookback.runs.records import Problem, forget, forget_timings, read_record
 from lookback.runs.run import Run
-from lookback.runs.verify import Problem, find_problems, read_records, refuse
+from lookback.runs.timings import read_timings
+from lookback.runs.verify import find_problems, read_records, refuse
 from lookback.runs.work import Worker
 from lookback.scores.base import get_scorer
 from lookback.storage import AnyPath, RemotePath, each, to_path
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 SAID = 5
 """Lines left out that are told one by one."""
+SEEN = 20
+"""Items, the first ones, whose pictures are looked at before a run with the embedded model."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,7 @@ def start(
     """
     check_workers(workers)
     whole = to_path(out)
+    check_text(str(whole), f"the folder {str(whole)!r}")  # which Parquet could not write to
     _check_shared(whole, workers)
     check_begin(whole, job)
     folder = whole if job is None else job.folder(whole)
@@ -101,6 +107,7 @@ def start(
         if held is None:
             folder.mkdir(parents=True, exist_ok=True)
             held = lock(folder)
+        _tell_photographs(worker, account, say)
         manifest = _begin(plan, worker, account, job, say)
         damage = _find_damage(folder, manifest)
         remove_leftovers(folder)
@@ -108,6 +115,7 @@ def start(
         for problem in damage:
             say(f"{problem.file} {problem.problem}: it is made again")
             forget(folder, problem.shard, problem.tables)
+        _forget_timings(folder, manifest, say)
         wanted = replace(plan, scorers=tuple(manifest.scorers), look=manifest.looks)
         if retry_failed:
             _forget_failures(folder)
@@ -234,6 +242,15 @@ def _find_damage(folder: AnyPath, manifest: Manifest) -> list[Problem]:
     return problems
 
 
+def _forget_timings(folder: AnyPath, manifest: Manifest, say: Callable[[str], None]) -> None:
+    """Leave out timings that are damaged: the results that were timed are worth more."""
+    records, _ = read_records(folder, manifest)
+    for problem in read_timings(folder, manifest, records).problems:
+        if problem.shard >= 0:
+            say(f"{problem.file} {problem.problem}: it is left out, the results stay")
+            forget_timings(folder, problem.shard, problem.tables)
+
+
 def _left_out(worker: Worker) -> list[str]:
     benchmark = worker.benchmark
     return benchmark.left_out() if isinstance(benchmark, LeavingOut) else []
@@ -248,6 +265,21 @@ def _tell(worker: Worker, say: Callable[[str], None]) -> None:
         say(f"and {len(left_out) - SAID} more lines left out")
     for note in worker.benchmark.notes:
         say(note)
+
+
+def _tell_photographs(worker: Worker, account: Account, say: Callable[[str], None]) -> None:
+    """Say, once, that the embedded model does not know what it is to be shown."""
+    known = worker.plan.benchmark in GENERATED or worker.plan.image == "none"
+    if account.identity.model != "embedded" or known:
+        return
+    for place in worker.places[:SEEN]:
+        try:
+            other = shows_photograph(worker.questions.of(place).conversation)
+        except Exception:  # it cannot be read, which is said of the item
+            continue
+        if other:
+            say(PHOTOGRAPH)
+            return
 
 
 class Todo:

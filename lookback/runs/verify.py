@@ -12,41 +12,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lookback.runs.jobs import Folders, read_folders
-from lookback.runs.layout import REMAKE, SHARD, RunError, checksum, shard_path
+from lookback.runs.layout import RunError, checksum, shard_path
 from lookback.runs.manifest import MANIFEST, Manifest
 from lookback.runs.records import (
     RECORDS,
     SAMPLED,
+    Problem,
     Record,
     TableRecord,
     read_record,
     record_path,
 )
+from lookback.runs.timings import MOVE, read_timings
 from lookback.storage import AnyPath, each, names_in, sizes_in
-
-MOVE = "move it away"
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A file of a run that is not as it was written.
-
-    Attributes:
-        file: its path in the run's folder.
-        problem: what is wrong with it.
-        remedy: what to do.
-        shard: the shard that it belongs to; -1 if to none.
-        tables: those of the shard that must be made again.
-    """
-
-    file: str
-    problem: str
-    remedy: str = REMAKE
-    shard: int = -1
-    tables: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.file} {self.problem}: {self.remedy}"
 
 
 @dataclass(frozen=True)
@@ -60,6 +38,8 @@ class Verification:
         files: how many tables they have.
         bytes: how large these are together.
         problems: what is not as it was written.
+        unrecorded_timings: how many files of timings have no record, so that they cannot be
+            verified; runs that were begun before there were such records have none.
     """
 
     manifest: Manifest
@@ -68,6 +48,7 @@ class Verification:
     files: int
     bytes: int
     problems: list[Problem]
+    unrecorded_timings: int = 0
 
     @property
     def ok(self) -> bool:
@@ -87,6 +68,7 @@ class Verification:
             "of": self.of,
             "files": self.files,
             "bytes": self.bytes,
+            "unrecorded_timings": self.unrecorded_timings,
             "problems": problems,
         }
 
@@ -107,9 +89,12 @@ def verify(folder: AnyPath) -> Verification:
         return Verification(manifest, 0, len(manifest.shards), 0, 0, [problem])
     records, problems = read_records(folder, manifest)
     problems += find_problems(folder, manifest, records, every_byte=True)
+    timings = read_timings(folder, manifest, records)
+    problems += timings.problems
     tables = [table for record in records.values() for table in record.tables.values()]
     size = sum(table.bytes for table in tables)
-    return Verification(manifest, len(records), len(manifest.shards), len(tables), size, problems)
+    shards = len(records), len(manifest.shards)
+    return Verification(manifest, *shards, len(tables), size, problems, timings.unrecorded)
 
 
 def _verify_jobs(folders: Folders) -> Verification:
@@ -120,10 +105,9 @@ def _verify_jobs(folders: Folders) -> Verification:
         for name, one in found
         for problem in one.problems
     ]
-    shards, files, size = (
-        sum(getattr(one, name) for _, one in found) for name in ("shards", "files", "bytes")
-    )
-    return Verification(folders.manifest, shards, folders.shards, files, size, problems)
+    names = ("shards", "files", "bytes", "unrecorded_timings")
+    shards, files, size, timings = (sum(getattr(one, name) for _, one in found) for name in names)
+    return Verification(folders.manifest, shards, folders.shards, files, size, problems, timings)
 
 
 def read_records(folder: AnyPath, manifest: Manifest) -> tuple[dict[int, Record], list[Problem]]:
@@ -154,10 +138,8 @@ def read_records(folder: AnyPath, manifest: Manifest) -> tuple[dict[int, Record]
 def _problem_of_record(manifest: Manifest, shard: int, record: Record | None) -> str | None:
     if record is None:
         return None if manifest.status == "running" else "is missing"
-    if record.run != manifest.id:
-        return f"is of another run ({record.run:.20})"
-    if not record.first // SHARD == shard == record.last // SHARD:
-        return f"is of another shard (items {record.first} to {record.last})"
+    if (other := record.misplaced(manifest.id, shard)) is not None:
+        return other
     unknown = sorted(record.tables.keys() - set(manifest.tables))
     return f"names a table that the run has not ({unknown[0]:.40})" if unknown else None
 

@@ -17,7 +17,6 @@ from lookback.runs.layout import (
     TOKEN_COLUMNS,
     RunError,
     read_table,
-    replacing,
 )
 from lookback.runs.looks import empty_row, find_picks, look_row
 from lookback.runs.manifest import Manifest
@@ -123,9 +122,9 @@ class Worker:
 
     def _write_sampled(self, shard: int, answers: Sequence[Answer]) -> None:
         rows = [row for one in answers for row in self.rows(one.head["item"], one.candidates)]
-        self._write_timings("sample", shard, [one.timing for one in answers])
         tables = {"candidates": rows, "items": [one.head for one in answers]}
-        write_shard(self.folder, shard, tables, by_layer=self.plan.by_layer)
+        timings = {"sample": [one.timing for one in answers]}
+        write_shard(self.folder, shard, tables, timings, by_layer=self.plan.by_layer)
 
     def sample(self, places: Sequence[int], report: Report = lambda count: None) -> list[Answer]:
         """Ask about some items in one call; what goes wrong with one is its error.
@@ -229,8 +228,7 @@ class Worker:
             rows.append(row)
             timings.append(timing)
             report(1)
-        self._write_timings(name, shard, timings)
-        write_shard(self.folder, shard, {f"scores/{name}": rows})
+        write_shard(self.folder, shard, {f"scores/{name}": rows}, {name: timings})
 
     def score(
         self,
@@ -270,8 +268,7 @@ class Worker:
                 timings.append(_timing("look", place, len(found), _since(began)))
                 rows += found
             report(1)
-        self._write_timings("look", shard, timings)
-        write_shard(self.folder, shard, {"looks": rows})
+        write_shard(self.folder, shard, {"looks": rows}, {"look": timings})
 
     def look(self, place: int, candidates: Candidates) -> list[dict[str, Any]]:
         """The rows of an item's picks; what goes wrong is their error."""
@@ -288,12 +285,6 @@ class Worker:
             except Exception as error:
                 rows.append(empty_row(place, index, methods) | {"error": _message(error)})
         return rows
-
-    def _write_timings(self, stage: str, shard: int, timings: list[dict[str, Any]]) -> None:
-        path = self.folder / "timings" / f"{stage}-{shard:05d}.json"
-        path.parent.mkdir(exist_ok=True)
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps(timings), encoding="utf-8")
 
 
 class Listening:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from multiprocessing import get_context, parent_process
 from typing import TYPE_CHECKING, Any
 
+from lookback.registry import PluginError, plugin_in, words
 from lookback.runs.crew import Message, Portion, Team
 from lookback.runs.layout import RunError
 from lookback.storage import AnyPath
@@ -92,7 +93,7 @@ def _work(worker: int, plan: Plan, folder: AnyPath, inbox: Any, told: Any) -> No
             made.plan = portion.plan
             made.work(portion.shards, lambda count: told.put(Message(worker, "pieces", count)))
             told.put(Message(worker, "done"))
-    except Exception as error:
+    except BaseException as error:
         told.put(Message(worker, "error", portable(error)))
 
 
@@ -104,8 +105,15 @@ def _die_with_parent() -> None:
     os._exit(1)
 
 
-def portable(error: Exception) -> Exception:
-    """The error itself if it survives the way to another process, else its words."""
+def portable(error: BaseException) -> Exception:
+    """The error itself if it survives the way to another process, else its words.
+
+    Of what passed through a plugin the plugin's name, which the traceback alone has.
+    """
+    if (plugin := plugin_in(error.__traceback__)) is not None:
+        return PluginError(f"the plugin {plugin} failed: {words(error)}")
+    if not isinstance(error, Exception):
+        return RunError(words(error))
     loads: Callable[[bytes], Any] = pickle.loads
     try:
         loads(pickle.dumps(error))

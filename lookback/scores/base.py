@@ -13,17 +13,26 @@ the engine and the conversation in `candidates.asked`.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lookback.registry import WRONG_KIND, Registry, SettingError, words, wrong_kind
+from lookback.registry import (
+    WRONG_KIND,
+    Registry,
+    SettingError,
+    did_you_mean,
+    is_interrupt,
+    words,
+    wrong_kind,
+)
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
 from lookback.scores.names import HOMES
@@ -41,6 +50,12 @@ NEEDS = {
 }
 """What scorers may need beside the responses' signals, from the cheapest to the dearest."""
 F = TypeVar("F", bound=Callable[..., Any])
+KINDS: dict[type, tuple[Any, str]] = {
+    bool: ((bool, np.bool_), "True or False"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+}
+"""By the type of a setting's default: what a value must be an instance of, and in words."""
 GREY = "#94a3b8"
 """The colour of a scorer that names none."""
 
@@ -177,14 +192,36 @@ class Scorer:
         return scores
 
     def check(self, params: Mapping[str, Any]) -> None:
-        """Raise a SettingError that names a setting which this scorer does not have."""
+        """Check the names of settings and, of the package's own scorers, the kinds of their values.
+
+        Raises:
+            SettingError: there is no such setting, or its value is of another kind.
+            ValueError: it is a number that is not finite.
+        """
         has = {*self.params, *(["quality"] if self.needs == "truth" else [])}
         unknown = set(params) - has
         if unknown:
             known = ", ".join(sorted(has)) or "none"
+            hint = did_you_mean(min(unknown), has)
             raise SettingError(
-                f"scorer {self.name!r} has no setting {min(unknown)!r}; it has: {known}"
+                f"scorer {self.name!r} has no setting {min(unknown)!r}; it has: {known}{hint}"
             )
+        if not self.own:
+            defaults = self.defaults
+            for name, value in params.items():
+                self._check_value(name, value, type(defaults.get(name)))
+
+    def _check_value(self, name: str, value: Any, kind: type) -> None:
+        """Check that a value is of the kind of the setting's default."""
+        if kind not in KINDS:
+            return  # None, or a text: the scorer itself says what it takes
+        takes, called = KINDS[kind]
+        if not isinstance(value, takes) or (isinstance(value, bool) and kind is not bool):
+            raise SettingError(
+                f"scorer {self.name!r} cannot work with {name} = {value!r:.60}: must be {called}"
+            )
+        if not -math.inf < value < math.inf:
+            raise ValueError(f"{name} = {value}: must be a finite number")
 
     def settings(self, defaults: Mapping[str, float], params: Mapping[str, Any]) -> dict[str, Any]:
         """What its function is called with: the family's settings, then the caller's."""
@@ -198,8 +235,8 @@ class Scorer:
         """Its scores of `count` responses, checked."""
         try:
             found = self.function(what, **settings)
-        except Exception as error:
-            if self.own:
+        except BaseException as error:
+            if self.own and not is_interrupt(error):
                 raise ScorerError(f"scorer {self.name!r} failed: {words(error)}") from error
             if settings and isinstance(error, WRONG_KIND):
                 raise wrong_kind(f"scorer {self.name!r}", settings, error) from error
@@ -294,9 +331,8 @@ def get_scorer(name: str) -> Scorer:
     for known in scorers().values():
         by_need.setdefault(known.needs, []).append(known.name)
     listed = "; ".join(f"{', '.join(names)} ({NEEDS[need]})" for need, names in by_need.items())
-    alike = difflib.get_close_matches(name, SCORERS.names(), 1)
-    hint = f" Did you mean {alike[0]!r}?" if alike else ""
-    raise ValueError(f"no scorer named {name!r}; there are: {listed}.{hint}")
+    hint = did_you_mean(name, SCORERS.names())
+    raise ValueError(f"no scorer named {name!r}; there are: {listed}{hint}")
 
 
 def scorers() -> dict[str, Scorer]:

@@ -74,11 +74,17 @@ class SignalBatch:
         return cls(lengths, sizes, ("",) * len(lengths), **arrays)
 
     def with_quality(self, quality: Sequence[float]) -> SignalBatch:
-        """The same with how good each response is."""
-        known = np.asarray(quality, dtype=np.float64)
+        """The same with how good each response is.
+
+        Raises:
+            ValueError: there is not one finite number, or truth value, per response.
+        """
+        known = np.asarray(quality)
         if known.shape != self.lengths.shape:
             raise ValueError(f"quality has {known.size} values for {len(self.lengths)} responses")
-        return replace(self, quality=known)
+        if known.dtype.kind not in "biuf" or not np.isfinite(known).all():
+            raise ValueError(f"quality = {quality!r:.60}: must be finite numbers")
+        return replace(self, quality=np.asarray(known, dtype=np.float64))
 
     def mean(self, values: Array) -> Array:
         """The mean of a per-token array over each response."""

@@ -7,7 +7,6 @@ Many responses are a ragged batch: the tokens of all responses one after another
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,10 +69,7 @@ def lookback_scores(
     """
     log_prob, a = _pair(log_prob, a)
     starts = ragged_starts(lengths, len(a))
-    alphas = np.asarray(alpha, dtype=np.float64)
-    lams = np.asarray(lam, dtype=np.float64)
-    for value in alphas.flat:
-        _coefficient("alpha", value)
+    alphas, lams = _coefficients("alpha", alpha), _coefficients("lam", lam)
     log_a = np.log(a)
     # A^λ relative to the response's largest A: the same ratios, and no underflow at a large λ.
     peak = np.maximum.reduceat(log_a, starts)
@@ -81,7 +77,7 @@ def lookback_scores(
 
     scores = np.empty((len(starts), alphas.size, lams.size))
     for j, value in enumerate(lams.flat):
-        weight = np.exp(_coefficient("lam", value) * shifted)
+        weight = np.exp(value * shifted)
         total = np.add.reduceat(weight, starts)
         mean_log_prob = np.add.reduceat(weight * log_prob, starts) / total
         mean_log_a = np.add.reduceat(weight * log_a, starts) / total
@@ -123,7 +119,7 @@ def _lookback(a: ArrayLike) -> Array:
 
 
 def _vector(name: str, values: ArrayLike) -> Array:
-    array = np.asarray(values, dtype=np.float64)
+    array = _numbers(name, values)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}")
     if array.size == 0:
@@ -134,11 +130,33 @@ def _vector(name: str, values: ArrayLike) -> Array:
     return array
 
 
-def _coefficient(name: str, value: Any) -> float:
-    number = float(value)
-    if not (np.isfinite(number) and number >= 0):
-        raise ValueError(f"{name} = {value!r}: must be a finite number of at least 0")
-    return number
+def _coefficient(name: str, value: ArrayLike) -> float:
+    number = _coefficients(name, value)
+    if number.ndim:
+        raise ValueError(f"{name} must be one number, got shape {number.shape}")
+    return float(number)
+
+
+def _coefficients(name: str, values: ArrayLike) -> Array:
+    numbers = _numbers(name, values)
+    for number in numbers.flat:
+        if not (np.isfinite(number) and number >= 0):
+            raise ValueError(f"{name} = {number:g}: must be a finite number of at least 0")
+    return numbers
+
+
+def _numbers(name: str, values: ArrayLike) -> Array:
+    """Return numbers as float64; texts, truth values and masked numbers are none."""
+    array = np.asarray(values)
+    kind = "" if array.dtype.kind in "iuf" else str(array.dtype)
+    if isinstance(values, Sequence) and any(isinstance(value, bool) for value in values):
+        kind = "bool"  # among other numbers NumPy takes it for 0 or 1
+    if np.ma.is_masked(values):
+        kind = "masked"
+    if kind:
+        shown = f" = {values!r:.60}" if array.ndim == 0 else ""
+        raise ValueError(f"{name}{shown}: must be numbers, got {kind}")
+    return np.asarray(array, dtype=np.float64)
 
 
 def concatenate(arrays: Sequence[ArrayLike]) -> tuple[Array, NDArray[np.intp]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lookback.conversations import NO_SOURCE
+from lookback.engines.sampling import check_share
 from lookback.scores.base import scorer
 from lookback.scores.formula import Array
 from lookback.signals import Candidates
@@ -87,6 +88,8 @@ def vauq(
     """
     asked = candidates.asked
     assert asked is not None
+    if k is not None:
+        check_share("k", k)
     masked = asked.engine.knockout(
         messages=asked.conversation.messages(),
         responses=list(candidates),

@@ -67,10 +67,8 @@ class _StandIn(Engine):
     def knockout(
         self, image: Any = None, question: Any = None, responses: Any = (), **how: Any
     ) -> Any:
-        share, layers = how.get("share"), how.get("layers")
+        layers = how.get("layers")
         check_rows(how.get("rows", "all"))
-        if share is not None and not 0 < share <= 1:
-            raise ValueError(f"k = {share}: the share of vision tokens to hide must be in (0, 1]")
         if layers is not None:
             first, last = layers
             if not 0 <= first < last:

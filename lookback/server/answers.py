@@ -51,12 +51,13 @@ def usage(found: Candidates, chosen: Sequence[Candidate]) -> dict[str, int]:
 
 def summary(found: Candidates, draw: Draw) -> dict[str, Any]:
     """What was drawn in all."""
-    return {
+    told = {
         "seed": found.sampling.get("seed"),
         "best_of": draw.best_of,
         "pruned": sum(one.finish == PRUNED for one in found),
         "tokens_drawn": drawn(found),
     }
+    return told if draw.ranked.note is None else told | {"note": draw.ranked.note}
 
 
 def drawn(found: Candidates) -> int:

@@ -52,7 +52,14 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _unreadable)
     paths = {getattr(route, "path", "") for route in app.routes}
-    app.add_middleware(Guard, settings=settings, metrics=metrics, paths=paths)
+    app.add_middleware(
+        Guard,
+        settings=settings,
+        metrics=metrics,
+        paths=paths,
+        # The user is named in the body, which is not read yet.
+        check_room=lambda client: desk.check_room((client, "")),
+    )
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -84,11 +91,11 @@ def from_validation(error: RequestValidationError) -> ApiError:
     where = ""
     for part in place:
         where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else str(part)
-    name = (first.get("ctx") or {}).get("name")
+    param = ".".join(filter(None, [where, (first.get("ctx") or {}).get("name")])) or None
     code = "unsupported" if first["type"] == "unsupported" else None
     if first["type"] == "extra_forbidden":
         return invalid(f"unrecognized request argument: {where}", where, "unknown_parameter")
     if first["type"] == "json_invalid":
         return invalid("the request is no JSON", None, "invalid_json")
     words = first["msg"]
-    return invalid(f"{where}: {words}" if where else words, name or where or None, code)
+    return invalid(f"{where}: {words}" if where else words, param, code)

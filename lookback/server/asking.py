@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from lookback.conversations import Conversation
+from lookback.conversations import NO_SOURCE, Conversation
 from lookback.engines import AbilityError, Engine, require
 from lookback.engines.sampling import SEEDS
 from lookback.images import stored_image
@@ -18,6 +18,11 @@ from lookback.signals import SIGNALS
 from lookback.steering.pruning import Pruning, pruning_of
 
 ROLES = {"developer": "system"}
+WITHOUT_IMAGE = (
+    *("mean_log_prob", "sum_log_prob", "perplexity", "self_certainty", "entropy"),
+    *("self_certainty_borda", "majority", "consensus", "random"),
+)
+"""Scorers that rank answers about no image; the first does so where a request names none."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class Ranked:
         settings: all of them.
         signals: those that are told of each token.
         source: what A is measured on.
+        note: what a client should know that did not ask for it.
     """
 
     scorer: Scorer
@@ -37,6 +43,7 @@ class Ranked:
     settings: Mapping[str, Any]
     signals: tuple[str, ...]
     source: Any
+    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,8 @@ def ask_for_draw(engine: Engine, request: ChatRequest, settings: Settings) -> Dr
     defaults, limits = settings.defaults, settings.limits
     more = request.lookback or Lookback()
     ranked = ask_for_ranking(engine, more, settings)
+    if _lacks_source(request):
+        ranked = _rank_without_image(engine, more, settings, ranked)
     n = request.n or 1
     temperature = defaults.temperature if request.temperature is None else request.temperature
     # At temperature 0 all candidates are one.
@@ -123,6 +132,35 @@ def ask_for_ranking(engine: Engine, more: Ranking, settings: Settings) -> Ranked
     return Ranked(scorer, params, chosen, told, more.source)
 
 
+def _lacks_source(request: ChatRequest) -> bool:
+    """Whether no message has an image, or words to look back at instead, and none is asked for."""
+    contents = [one.content for one in request.messages if not isinstance(one.content, str)]
+    shown = any(isinstance(p, ImagePart) or p.source for content in contents for p in content)
+    return not shown and (request.lookback is None or request.lookback.source is None)
+
+
+def _rank_without_image(
+    engine: Engine, more: Lookback, settings: Settings, ranked: Ranked
+) -> Ranked:
+    """Return who ranks answers about no image, instead of the server's scorer if that needs one.
+
+    Raises:
+        ApiError: the request itself asks for a scorer that needs an image.
+    """
+    name = ranked.scorer.name
+    if name not in WITHOUT_IMAGE:
+        if more.scorer is not None or ranked.params:
+            raise invalid(
+                f"scorer {name!r} needs an image, and no message has one: add one, or leave "
+                f"scorer, alpha and lam out to have the answers ranked by {WITHOUT_IMAGE[0]}",
+                "lookback.scorer",
+            )
+        name = WITHOUT_IMAGE[0]
+    blind = more.model_copy(update={"scorer": name, "source": NO_SOURCE})
+    note = f"no message has an image: ranked by {name}, and A is 0"
+    return replace(ask_for_ranking(engine, blind, settings), note=note)
+
+
 def signals_of(asked: bool | Sequence[str]) -> Sequence[str]:
     """The names of the signals that a request wants."""
     if isinstance(asked, bool):
@@ -153,6 +191,11 @@ def check_response(response: str | Sequence[int], limits: Limits, name: str) -> 
     if len(response) > most:
         what = "characters" if isinstance(response, str) else "tokens"
         raise invalid(f"{name} has {len(response)} {what}: at most {most} are allowed", name)
+
+
+def check_text(text: str, limits: Limits, name: str) -> None:
+    """Raise ApiError if a text has more characters than all messages may have."""
+    _at_most(len(text), limits.characters, name, f"{name}: characters")
 
 
 def check_messages(messages: Sequence[Message], settings: Settings) -> None:
@@ -192,10 +235,14 @@ def check_messages(messages: Sequence[Message], settings: Settings) -> None:
             )
 
 
-def read_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def read_messages(messages: Sequence[Message], check: Callable[[], None]) -> list[dict[str, Any]]:
     """The messages as engines take them, with every image as bytes whose head was read.
 
     It may fetch, and so take long: for a thread.
+
+    Args:
+        messages: with images as addresses.
+        check: called before each image, and raises if nobody waits any more.
 
     Raises:
         ValueError: an image is none.
@@ -206,6 +253,7 @@ def read_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
         marked = {"source": True} if part.source else {}
         if not isinstance(part, ImagePart):
             return {"type": "text", "text": part.text} | marked
+        check()
         try:
             found = stored_image(_url(part), "public")
         except ValueError as error:

@@ -82,6 +82,9 @@ class Drawn(BaseModel):
     best_of: int
     pruned: int
     tokens_drawn: int
+    note: str | None = Field(
+        default=None, description="only where no message has an image: who ranked then"
+    )
 
 
 class Completion(BaseModel):
@@ -144,7 +147,7 @@ class Model(BaseModel):
 
 
 class Models(BaseModel):
-    """All models: there is one."""
+    """The one model, by each of its names."""
 
     object: Literal["list"]
     data: list[Model]
@@ -156,8 +159,9 @@ class Status(BaseModel):
     status: str
 
 
+EVENT = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
 COMPLETION: dict[str, Any] = {
     "model": Completion,
     "description": "The best, or with `stream` Server-Sent Events.",
-    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    "content": {"text/event-stream": {"itemSchema": EVENT}},
 }

@@ -16,7 +16,10 @@ from lookback.server.work import Mailbox
 
 def add_chat(app: FastAPI, serving: Serving) -> None:
     """Add them to the server's."""
-    served = {"id": serving.name, "object": "model", "created": 0, "owned_by": "lookback"}
+    served = {
+        name: {"id": name, "object": "model", "created": 0, "owned_by": "lookback"}
+        for name in serving.names
+    }
 
     @app.post(
         "/v1/chat/completions",
@@ -28,7 +31,7 @@ def add_chat(app: FastAPI, serving: Serving) -> None:
     async def chat_completions(request: Request, body: ChatRequest) -> Response:
         serving.check_model(body.model)
         draw = ask_for_draw(serving.engine, body, serving.settings)
-        messages = await serving.read(request, body.messages, draw.ranked.source)
+        messages = await serving.read(request, body.user, body.messages, draw.ranked.source)
         head, work = serving.head(request, "chatcmpl"), serving.work()
         if not body.stream:
             found, ranked = await serving.answer(
@@ -40,14 +43,14 @@ def add_chat(app: FastAPI, serving: Serving) -> None:
         watch = body.lookback is not None and body.lookback.watch
         stream = Stream(head, draw, bool(options and options.include_usage), watch)
         heard = Mailbox()
-        return serving.stream(
+        return await serving.stream(
             request, body.user, work, lambda: work.draw(messages, draw, heard), stream, heard
         )
 
     @app.get("/v1/models", tags=["OpenAI"], responses={200: {"model": bodies.Models}})
     async def models() -> Response:
-        """The model that is served."""
-        return JSONResponse({"object": "list", "data": [served]})
+        """The model that is served, by each of its names."""
+        return JSONResponse({"object": "list", "data": list(served.values())})
 
     @app.get(
         "/v1/models/{model:path}",
@@ -57,4 +60,4 @@ def add_chat(app: FastAPI, serving: Serving) -> None:
     async def model(model: str) -> Response:
         """The same by its name."""
         serving.check_model(model)
-        return JSONResponse(served)
+        return JSONResponse(served.get(model, served[serving.names[0]]))

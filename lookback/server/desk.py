@@ -1,7 +1,8 @@
 """Who is served when: so many at a time, the others wait, in turns by client and by user.
 
 A client that asks a hundred times does not keep another from its turn: places go round the
-clients, and for each client round its users. So nobody waits for ever.
+clients, and for each client round its users. So nobody waits for ever. Nor does it keep another
+out of a full queue: whoever has the most requests in it loses the last of them.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -62,12 +63,43 @@ class Line:
         """Everybody who waits."""
         return [one for users in self._clients.values() for line in users.values() for one in line]
 
+    def find_displaced(
+        self, newcomer: Who, at_work: Mapping[Who, int]
+    ) -> tuple[Who, asyncio.Future[None]] | None:
+        """Return who gives way to a newcomer if the queue is full, and its last place there.
+
+        It is the client with the most requests, and of its users the one with the most, the
+        newcomer counted; of equals the one with more at work, then the newcomer, then whose turn
+        is the last. Return None if that is the newcomer itself.
+        """
+        loads = {who: (0, count) for who, count in at_work.items()}
+        for client, users in self._clients.items():
+            for user, line in users.items():
+                _, busy = loads.pop((client, user), (0, 0))
+                loads[client, user] = len(line), busy
+        waiting, busy = loads.pop(newcomer, (0, 0))
+        loads[newcomer] = waiting + 1, busy
+        client = _most_loaded((who[0], load) for who, load in loads.items())
+        user = _most_loaded((who[1], load) for who, load in loads.items() if who[0] == client)
+        if (client, user) == newcomer:
+            return None
+        return (client, user), self._clients[client][user][-1]
+
     def _tidy(self, client: str, user: str) -> None:
         users = self._clients[client]
         if not users[user]:
             del users[user]
         if not users:
             del self._clients[client]
+
+
+def _most_loaded(loads: Iterable[tuple[str, tuple[int, int]]]) -> str:
+    """Return the name with the most requests (waiting, then at work); of equals the last."""
+    sums: dict[str, tuple[int, int]] = {}
+    for name, (waiting, busy) in loads:
+        before = sums.pop(name, (0, 0))
+        sums[name] = before[0] + waiting, before[1] + busy
+    return max(reversed(sums), key=sums.__getitem__)
 
 
 class Desk:
@@ -89,6 +121,7 @@ class Desk:
         self.seconds = 1.0
         self.closed = False
         self._line = Line()
+        self._working: Counter[Who] = Counter()
         self._threads = ThreadPoolExecutor(places, "lookback-work")
 
     @property
@@ -96,22 +129,23 @@ class Desk:
         """How many wait."""
         return len(self._line)
 
-    def check_room(self) -> None:
-        """Let pass whoever finds a place, or one in the line.
-
-        Raises:
-            ApiError: the line is full (429), or the server ends (503).
-        """
+    def check_room(self, who: Who) -> None:
+        """Raise ApiError if there is no room: the queue is full (429), or the server ends (503)."""
         if self.closed:
             raise _ending()
-        if self.at_work >= self.places and self.waiting >= self.queue:
-            wait = self.waiting * self.seconds / self.places
-            raise ApiError(
-                429,
-                f"{self.waiting} requests wait already: try again later",
-                code="queue_full",
-                headers=_retry(wait),
-            )
+        if self._is_full() and self._line.find_displaced(who, self._working) is None:
+            raise self._full()
+
+    def _is_full(self) -> bool:
+        return self.at_work >= self.places and self.waiting >= self.queue
+
+    def _full(self) -> ApiError:
+        return ApiError(
+            429,
+            f"the queue is full ({self.waiting} requests wait): try again later",
+            code="queue_full",
+            headers=_retry(self.waiting * self.seconds / self.places),
+        )
 
     async def run(
         self,
@@ -132,18 +166,19 @@ class Desk:
             began: called when it has a place.
 
         Raises:
-            ApiError: there is no room.
+            ApiError: there is no room, or another client took the place in the queue.
         """
-        self.check_room()
+        self.check_room(who)
         await self._place(who)
         start = time.monotonic()
+        self._working[who] += 1
         try:
             began()
             thread = asyncio.get_running_loop().run_in_executor(self._threads, work)
         except BaseException:
-            self._free()
+            self._leave(who)
             raise
-        thread.add_done_callback(lambda _: self._done(start))
+        thread.add_done_callback(lambda _: self._done(who, start))
         try:
             return await asyncio.shield(thread)
         except asyncio.CancelledError:
@@ -155,6 +190,8 @@ class Desk:
         if self.at_work < self.places:  # then nobody waits
             self.at_work += 1
             return
+        if self._is_full():
+            self._displace(who)
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._line.join(who, place)
         try:
@@ -165,8 +202,21 @@ class Desk:
             self._line.leave(who, place)
             raise
 
-    def _done(self, start: float) -> None:
+    def _displace(self, newcomer: Who) -> None:
+        """Make room in a full queue for a newcomer that `check_room` let in."""
+        found = self._line.find_displaced(newcomer, self._working)
+        assert found is not None
+        who, place = found
+        if not place.done():  # it may have gone away, and not have left yet
+            place.set_exception(self._full())
+        self._line.leave(who, place)
+
+    def _done(self, who: Who, start: float) -> None:
         self.seconds += REMEMBERED * (time.monotonic() - start - self.seconds)
+        self._leave(who)
+
+    def _leave(self, who: Who) -> None:
+        self._working -= Counter([who])  # which keeps no zeros
         self._free()
 
     def _free(self) -> None:

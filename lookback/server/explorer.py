@@ -148,16 +148,20 @@ def scene_data(scene: Scene) -> dict[str, Any]:
 
 
 def questions(scene: Scene) -> list[str]:
-    """A few that fit a scene; of the kinds that the embedded model was taught."""
+    """Return a few that fit a scene, of the kinds that the embedded model was taught.
+
+    The page opens with the first: yes or no, where picking one of N answers gains most. With
+    descriptions, the last, it gains nothing (docs/choosing.md).
+    """
     named = [reference(thing, scene) for thing in referable(scene)]
     single = [thing.category for thing in scene.singles()]
     absent = next(name for name in CATEGORIES if not scene.of(name))
     asked = [
-        PROMPT,
+        f"is there {article(absent)} in the picture?",
         *(f"what color is the {name}?" for name in single[:1]),
         *(f"where is the {name}?" for name in named[-1:]),
         *(f"how many {CATEGORIES[name].plural} are there?" for name in single[-1:]),
-        f"is there {article(absent)} in the picture?",
+        PROMPT,
     ]
     return [sentence(one) for one in asked]
 

@@ -23,7 +23,7 @@ def about(engine: Engine, settings: Settings) -> explorer.About:
     """What the page is told of a server."""
     usual = settings.defaults
     return {
-        "model": settings.name or engine.name,
+        "model": settings.names[0] if settings.names else engine.name,
         "embedded": engine.identity().model == "embedded",
         "looks": "look" in engine.abilities,
         "prunes": "prune" in engine.abilities,

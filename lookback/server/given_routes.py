@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse, Response
 
 from lookback.engines import require
 from lookback.server import answers, bodies
-from lookback.server.asking import ask_for_ranking, check_response, check_responses
+from lookback.server.asking import ask_for_ranking, check_response, check_responses, check_text
 from lookback.server.documented import ERRORS, POSTED
 from lookback.server.schema import LookRequest, Ranking, ScoreRequest
 from lookback.server.serving import Serving
@@ -28,7 +28,7 @@ def add_given(app: FastAPI, serving: Serving) -> None:
         serving.check_model(body.model)
         ranked = ask_for_ranking(engine, body.lookback or Ranking(), settings)
         check_responses(body, settings.limits)
-        messages = await serving.read(request, body.messages, ranked.source)
+        messages = await serving.read(request, body.user, body.messages, ranked.source)
         work = serving.work()
         found, best_first = await serving.answer(
             request, body.user, work, lambda: work.score(messages, body.responses, ranked)
@@ -47,7 +47,8 @@ def add_given(app: FastAPI, serving: Serving) -> None:
         serving.check_model(body.model)
         require(engine, ["look"], "/v1/look")
         check_response(body.response, settings.limits, "response")
-        messages = await serving.read(request, body.messages, body.source)
+        check_text(body.relative_to or "", settings.limits, "relative_to")
+        messages = await serving.read(request, body.user, body.messages, body.source)
         work = serving.work()
         found = await serving.answer(request, body.user, work, lambda: work.look(messages, body))
         return JSONResponse(answers.look(serving.head(request, "look"), found))

@@ -10,6 +10,7 @@ import asyncio
 import hmac
 import re
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from uuid import uuid4
@@ -20,8 +21,10 @@ from lookback.hosting import host_name
 from lookback.server.errors import ApiError, tell
 from lookback.server.log import LOG
 from lookback.server.metrics import Metrics
-from lookback.server.settings import MIB, Settings
+from lookback.server.settings import MIB, Limits, Settings
 
+PIECES = 20_000
+"""Objects and lists of a request: to read one of millions stops the server for minutes."""
 OPEN = ("/", "/health", "/ready", "/docs", "/openapi.json", "/favicon.ico")
 """Paths that need no key."""
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
@@ -40,10 +43,20 @@ class Guard:
         settings: key, limits and names.
         metrics: counts requests.
         paths: those that there are; others are counted as one.
+        check_room: raises ApiError if a client's request would find no place.
     """
 
-    def __init__(self, app: App, settings: Settings, metrics: Metrics, paths: set[str]) -> None:
+    def __init__(
+        self,
+        app: App,
+        settings: Settings,
+        metrics: Metrics,
+        paths: set[str],
+        check_room: Callable[[str], None],
+    ) -> None:
         self.app, self.settings, self.metrics, self.paths = app, settings, metrics, paths
+        self._check_room = check_room
+        self._held = HeldBytes(settings.limits.bodies_mib * MIB)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let one request pass, or answer it."""
@@ -53,7 +66,9 @@ class Guard:
         headers = Headers(scope=scope)
         request = Request(scope, headers, send)
         limits = self.settings.limits
-        body = Body(receive, limits.body_mib * MIB, limits.body_seconds)
+        # What is asked of the model needs a place; the explorer's own requests do not.
+        check_room = self._check_room if scope["path"].startswith("/v1/") else None
+        body = Body(receive, request.client, limits, self._held, check_room)
         try:
             self._check(scope["path"], headers)
             body.check_length(headers.get("content-length"))
@@ -66,15 +81,23 @@ class Guard:
                 error = ApiError(504, "this took too long", code="deadline")
             await self._answer(request, tell(error, request.id))
         finally:
+            body.release()
             self._log(scope, request)
 
     def _check(self, path: str, headers: Headers) -> None:
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # A proxy before the server may have believed the other one: what follows on the
+            # connection is somebody else's.
+            words = "a request has either Transfer-Encoding or Content-Length"
+            raise ApiError(400, words, code="framing", headers={"Connection": "close"})
         name = host_name(headers.get("host", ""))
         if self.settings.hosts is not None and name not in self.settings.hosts:
             raise ApiError(403, f"this server is not {name[:60]!r}", code="host")
         if self.settings.api_key is not None and path not in OPEN:
-            given = headers.get("authorization", "").removeprefix("Bearer ").strip()
-            if not hmac.compare_digest(given.encode("latin-1"), self.settings.api_key.encode()):
+            scheme, _, key = headers.get("authorization", "").partition(" ")
+            known = self.settings.api_key.encode()
+            right = hmac.compare_digest(key.strip().encode("latin-1"), known)
+            if not right or scheme.lower() != "bearer":
                 raise ApiError(
                     401,
                     "a key is needed: Authorization: Bearer KEY",
@@ -121,19 +144,60 @@ class Request:
         await self._send(message)
 
 
+class HeldBytes:
+    """The bytes of all requests that are held at once, by client.
+
+    Args:
+        most: in all; one client may have half of them.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._sizes: Counter[str] = Counter()
+
+    def add(self, client: str, size: int) -> None:
+        """Raise ApiError if a client, or all together, hold too much with these."""
+        self._sizes[client] += size
+        if self._sizes[client] > self._most // 2 or self._sizes.total() > self._most:
+            raise ApiError(
+                429,
+                "the requests that are held have too many bytes together: try again later",
+                code="bodies_full",
+                headers={"Retry-After": "5"},
+            )
+
+    def remove(self, client: str, size: int) -> None:
+        """Forget what was added."""
+        self._sizes -= Counter({client: size})  # which keeps no zeros
+
+
 class Body:
-    """A request's body, counted while it comes.
+    """A request's body, which is read once there is room for it, and counted while it comes.
 
     Args:
         receive: gives it.
-        most: bytes.
-        seconds: until all of it is there.
+        client: whose it is.
+        limits: bytes, and seconds until all of it is there.
+        held: counts the bytes of all requests.
+        check_room: raises ApiError if there is no room for the client; None if none is needed.
     """
 
-    def __init__(self, receive: Receive, most: int, seconds: float) -> None:
-        self._receive, self._most, self._seconds = receive, most, seconds
+    def __init__(
+        self,
+        receive: Receive,
+        client: str,
+        limits: Limits,
+        held: HeldBytes,
+        check_room: Callable[[str], None] | None,
+    ) -> None:
+        self._receive, self._client, self._held = receive, client, held
+        self._check_room = check_room
+        self._most, self._seconds = limits.body_mib * MIB, limits.body_seconds
+        # Texts have commas, too, and given responses one for each token.
+        self._values = PIECES + limits.characters + limits.best_of * limits.tokens
+        self._pieces = PIECES
         self._size, self._whole = 0, False
-        self._until = time.monotonic() + seconds
+        self._until = time.monotonic() + limits.body_seconds
 
     def check_length(self, declared: str | None) -> None:
         """Refuse a body by what its head says.
@@ -148,10 +212,13 @@ class Body:
         """The next part.
 
         Raises:
-            ApiError: it is too large, or too slow.
+            ApiError: it is too large, or too slow, or there is no room for it.
         """
         if self._whole:  # what comes now is that the client went away
             return await self._receive()
+        if self._check_room is not None:
+            self._check_room(self._client)
+            self._check_room = None
         try:
             async with asyncio.timeout(max(0.0, self._until - time.monotonic())):
                 message = await self._receive()
@@ -160,11 +227,26 @@ class Body:
                 408, f"the request did not arrive within {self._seconds:g} s", code="slow"
             ) from None
         if message["type"] == "http.request":
-            self._size += len(message.get("body", b""))
+            data = message.get("body", b"")
+            self._size += len(data)
+            self._held.add(self._client, len(data))
+            self._count(data)
             self._whole = not message.get("more_body", False)
             if self._size > self._most:
                 raise self._too_large()
         return message
+
+    def _count(self, data: bytes) -> None:
+        """Raise ApiError if there is too much to read, by its commas and brackets."""
+        self._values -= data.count(b",")
+        self._pieces -= data.count(b"{") + data.count(b"[")
+        if self._values < 0 or self._pieces < 0:
+            words = "the request has too many values, objects or lists"
+            raise ApiError(400, words, code="too_many_values")
+
+    def release(self) -> None:
+        """Say that it is held no longer."""
+        self._held.remove(self._client, self._size)
 
     def _too_large(self) -> ApiError:
         mib = self._most / MIB

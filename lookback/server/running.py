@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
-from lookback.hosting import cannot_serve
+from lookback.hosting import cannot_serve, check_host
+from lookback.server.connections import Connection
 from lookback.server.settings import Settings
-
-CONNECTIONS = 2000
-"""Open connections beyond which uvicorn answers 503."""
 
 
 class Server(uvicorn.Server):
@@ -29,10 +28,13 @@ def listen(host: str, port: int) -> socket.socket:
 
     Raises:
         OSError: it cannot be had.
+        ValueError: the host is empty.
     """
+    check_host(host)
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        found = socket.socket(family, socket.SOCK_STREAM)
+        # asyncio turns Nagle's algorithm off for sockets that are said to be TCP's.
+        found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
         found.listen(1024)
@@ -50,15 +52,16 @@ def address(bound: socket.socket) -> str:
 
 def make_server(app: FastAPI, settings: Settings) -> Server:
     """A server for the application, not yet started."""
+    protocol: Any = partial(Connection, limits=settings.limits, clients={})
     config: Any = uvicorn.Config(
         app,
+        http=protocol,
+        ws="none",
         access_log=False,
         log_config=None,
         lifespan="off",
         server_header=False,
-        limit_concurrency=CONNECTIONS,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=max(1, round(settings.limits.grace)),
-        h11_max_incomplete_event_size=65536,
     )
     return Server(config)

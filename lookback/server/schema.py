@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 from pydantic_core import PydanticCustomError
 
+from lookback.plain import HalfCharacterError, check_texts
+
 REFUSED = {
     "tools": "tools are not supported",
     "tool_choice": "tools are not supported",
@@ -33,6 +35,13 @@ NEUTRAL: tuple[Any, ...] = (None, 0, False, "none", [], {}, ["text"])
 """Given so, a refused parameter asks for nothing."""
 IGNORED = ("metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
 """What changes no answer."""
+SAID = {
+    "tool_calls": "tools are not supported",
+    "function_call": "functions are not supported",
+    "audio": "audio is not supported",
+    "refusal": "refusals are not supported",
+}
+"""What a message may have beside its words, and must not here; clients send it as nothing."""
 PARTS = {
     "input_audio": "audio is not supported",
     "file": "files are not supported: give images as image_url",
@@ -40,10 +49,18 @@ PARTS = {
     "refusal": "refusals are not supported",
 }
 
+KEYS = 100
+"""Of one object: each unknown one is an error of its own, and there are so many parameters."""
+
+Name = Annotated[str, Field(max_length=1000)]
+"""A text that is no part of the conversation, which has a limit of its own (`Limits`)."""
 Count = Annotated[int, Field(ge=1, le=2**31)]
 Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 SignalName = Literal["log_prob", "visual_lookback", "self_certainty", "entropy"]
-TokenIds = Annotated[list[Annotated[int, Field(ge=0, le=2**31)]], Field(min_length=1)]
+# One error is said of a request: a list is read to its first, not for a million of them.
+TokenIds = Annotated[
+    list[Annotated[int, Field(ge=0, le=2**31)]], Field(min_length=1, fail_fast=True)
+]
 Checkpoint = Annotated[list[Count], Field(min_length=2, max_length=2)]
 
 
@@ -52,12 +69,34 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _count_keys(cls, given: Any) -> Any:
+        if isinstance(given, dict) and len(given) > KEYS:
+            about = {"count": len(given), "most": KEYS}
+            raise PydanticCustomError("too_many_keys", "{count} keys: at most {most}", about)
+        return given
+
+
+class RequestBody(Strict):
+    """A whole request, whose texts are whole, too."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_texts(cls, given: Any) -> Any:
+        try:
+            check_texts(given)
+        except HalfCharacterError as error:
+            about = {"words": str(error), "name": error.name}
+            raise PydanticCustomError("half_character", "{words}", about) from None
+        return given
+
 
 class ImageUrl(Strict):
     """An image."""
 
     url: str = Field(description="data:image/png;base64,...; an http(s) address if allowed.")
-    detail: str | None = Field(
+    detail: Name | None = Field(
         default=None, description="Of no effect: the model has its own size."
     )
 
@@ -85,42 +124,45 @@ class Message(Strict):
     """What one side says at a time."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[list[Part], Field(min_length=1)]
-    name: str | None = Field(default=None, description="Of no effect.")
+    content: str | Annotated[list[Part], Field(min_length=1, fail_fast=True)]
+    name: Name | None = Field(default=None, description="Of no effect.")
 
     @model_validator(mode="before")
     @classmethod
     def _refuse(cls, given: Any) -> Any:
         if isinstance(given, dict):
-            if given.get("role") in ("tool", "function") or given.get("tool_calls"):
+            if given.get("role") in ("tool", "function"):
                 raise _refusal("tools are not supported")
+            for name, words in SAID.items():
+                if given.get(name):
+                    raise _refusal(words, name)
             content = given.get("content")
             for part in content if isinstance(content, list) else []:
                 kind = part.get("type") if isinstance(part, dict) else None
                 if isinstance(kind, str) and kind in PARTS:
                     raise _refusal(PARTS[kind])
-            given = _without(given, ("refusal", "tool_calls", "audio", "function_call"))
+            given = _without(given, tuple(SAID))
         return given
 
 
-Messages = Annotated[list[Message], Field(min_length=1)]
+Messages = Annotated[list[Message], Field(min_length=1, fail_fast=True)]
 
 
 class Ranking(Strict):
     """Who ranks, and what is told of it."""
 
-    scorer: str | None = Field(default=None, description="A name that `lookback scorers` lists.")
+    scorer: Name | None = Field(default=None, description="A name that `lookback scorers` lists.")
     alpha: Share | None = Field(
         default=None, description="LookBack's α; by default the model family's."
     )
     lam: Share | None = Field(
         default=None, description="LookBack's λ; by default the model family's."
     )
-    signals: StrictBool | list[SignalName] = Field(
+    signals: StrictBool | Annotated[list[SignalName], Field(fail_fast=True)] = Field(
         default=False,
         description="Whether choices carry their tokens with all signals, or with these.",
     )
-    source: str | list[str] | None = Field(
+    source: Name | Annotated[list[Name], Field(fail_fast=True)] | None = Field(
         default=None, description="What A is measured on, e.g. image:1; by default every image."
     )
 
@@ -129,7 +171,9 @@ class Lookback(Ranking):
     """What LookBack does beside OpenAI's parameters: `extra_body` in their clients."""
 
     best_of: Count | None = Field(default=None, description="How many candidates are drawn.")
-    prune: Literal["half"] | Annotated[list[Checkpoint], Field(min_length=1)] | None = Field(
+    prune: (
+        Literal["half"] | Annotated[list[Checkpoint], Field(min_length=1, fail_fast=True)] | None
+    ) = Field(
         default=None,
         description="End the worst early: half, or pairs (after so many tokens, so many).",
     )
@@ -152,11 +196,14 @@ class TextFormat(Strict):
     type: Literal["text"]
 
 
-class ChatRequest(Strict):
+class ChatRequest(RequestBody):
     """OpenAI's chat completion, as far as it is supported, and `lookback`."""
 
-    messages: Messages = Field(description="The conversation; the user speaks last.")
-    model: str | None = Field(default=None, description="What /v1/models lists, or lookback.")
+    messages: Messages = Field(
+        description="The conversation; the user speaks last. Without any image, answers are "
+        "ranked by mean_log_prob unless lookback.scorer says otherwise."
+    )
+    model: Name | None = Field(default=None, description="What /v1/models lists, or lookback.")
     n: Count | None = Field(default=None, description="How many come back, the best first; 1.")
     temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = Field(
         default=None, description="By default the server's, 1.2 as in the paper."
@@ -166,7 +213,7 @@ class ChatRequest(Strict):
     )
     max_tokens: Count | None = Field(default=None, description="The longest response.")
     max_completion_tokens: Count | None = Field(default=None, description="The same.")
-    stop: str | Annotated[list[str], Field(max_length=4)] | None = Field(
+    stop: Name | Annotated[list[Name], Field(max_length=4)] | None = Field(
         default=None, description="Texts at which a response ends; they are not part of it."
     )
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = Field(
@@ -182,7 +229,7 @@ class ChatRequest(Strict):
         default=None, description="Server-Sent Events: comments on the way, then the best."
     )
     stream_options: StreamOptions | None = None
-    user: str | None = Field(
+    user: Name | None = Field(
         default=None, description="Whoever waits is served in turns, by client and by user."
     )
     response_format: TextFormat | None = None
@@ -202,32 +249,32 @@ class ChatRequest(Strict):
         return _without(given, (*REFUSED, *IGNORED))
 
 
-class ScoreRequest(Strict):
+class ScoreRequest(RequestBody):
     """Responses that exist already, to be scored."""
 
     messages: Messages
-    responses: Annotated[list[str | TokenIds], Field(min_length=1)] = Field(
+    responses: Annotated[list[str | TokenIds], Field(min_length=1, fail_fast=True)] = Field(
         description="Texts, or lists of token ids, which are taken as they are."
     )
-    model: str | None = None
+    model: Name | None = None
     lookback: Ranking | None = None
-    user: str | None = None
+    user: Name | None = None
 
 
-class LookRequest(Strict):
+class LookRequest(RequestBody):
     """A response, of which it is asked where in the images it looked."""
 
     messages: Messages
     response: str | TokenIds
-    model: str | None = None
-    source: str | list[str] | None = None
+    model: Name | None = None
+    source: Name | Annotated[list[Name], Field(fail_fast=True)] | None = None
     layers: (
         Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_length=2)] | None
     ) = Field(default=None, description="The first attention layer and the one behind the last.")
     relative_to: str | None = Field(
         default=None, description="Another question about the same images."
     )
-    user: str | None = None
+    user: Name | None = None
 
 
 def _without(given: dict[Any, Any], names: tuple[str, ...]) -> dict[Any, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from lookback.hosting import LOCAL
 
 MIB = 2**20
+KEY_VARIABLE = "LOOKBACK_API_KEY"
 
 
 @dataclass(frozen=True)
@@ -39,18 +41,21 @@ class Limits:
 
     Attributes:
         body_mib: of a request.
+        bodies_mib: of all requests that are held at once; half of them for one client.
         images: in one request.
         characters: of all its texts.
         tokens: of one response.
         best_of: candidates, or responses that are given.
         queue: requests that wait; a further one is refused.
         seconds: from a request's first byte to its answer's last.
-        body_seconds: until the whole request has arrived.
+        body_seconds: until the whole request has arrived; and until the head of a connection's next
+            one has, so that a connection may be idle for as long.
         in_flight: requests that share the engine.
         grace: seconds that requests at work have left when the server is told to end.
     """
 
     body_mib: int = 32
+    bodies_mib: int = 256
     images: int = 8
     characters: int = 100_000
     tokens: int = 1024
@@ -69,7 +74,9 @@ class Settings:
     Attributes:
         defaults: of requests.
         limits: of requests.
-        name: what the model is called; the engine's own name by default.
+        names: what requests may call the model, the first of which answers name; the engine's own
+            name by default.
+        any_name: whether requests may call it anything.
         api_key: what requests must bring; None for nothing.
         allow_urls: whether images may be named by public http(s) addresses.
         origins: pages of these origins may ask (CORS).
@@ -77,14 +84,37 @@ class Settings:
             (`TransformersEngine.keep_prefixes`); vLLM has a cache of its own.
         log_text: whether questions stand in the log.
         hosts: the names that are answered to; None for any.
+
+    Raises:
+        ValueError: a key, name or origin is one that no request can bring, or all do.
     """
 
     defaults: Defaults = field(default_factory=Defaults)
     limits: Limits = field(default_factory=Limits)
-    name: str | None = None
+    names: tuple[str, ...] = ()
+    any_name: bool = False
     api_key: str | None = None
     allow_urls: bool = False
     origins: tuple[str, ...] = ()
     prefixes: int = 0
     log_text: bool = False
     hosts: tuple[str, ...] | None = LOCAL
+
+    def __post_init__(self) -> None:
+        """Check what an unset variable, or a slip of the pen, makes of them."""
+        # What is wrong with a key is not said by showing it: this may go to a log.
+        if self.api_key is not None and not re.fullmatch(r"[!-~]+", self.api_key):
+            wrong = "has blanks, or other than ASCII characters," if self.api_key else "is empty"
+            raise ValueError(
+                f"--api-key (or {KEY_VARIABLE}) {wrong}: give letters, digits and signs, or leave "
+                "it out (unset it) to ask for no key"
+            )
+        for name in self.hosts or ():
+            if not re.fullmatch(r"[a-z0-9._:-]+", name):
+                raise ValueError(f"--allow-host must be the name of a host (got {name!r})")
+        for origin in self.origins:
+            if not re.fullmatch(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/]+", origin):
+                raise ValueError(
+                    f"--cors must be an origin, e.g. https://example.org without a path (got "
+                    f"{origin!r})"
+                )

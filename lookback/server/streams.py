@@ -40,7 +40,8 @@ async def told(task: asyncio.Task[Result], box: Mailbox) -> AsyncIterator[list[C
             await asyncio.wait({task, waiting}, timeout=QUIET, return_when=asyncio.FIRST_COMPLETED)
             if waiting.done():
                 waiting = asyncio.ensure_future(box.wait())
-            yield box.take()
+            if (new := box.take()) or not task.done():
+                yield new
     finally:
         waiting.cancel()
 

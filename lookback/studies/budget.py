@@ -14,7 +14,7 @@ from lookback.studies.shared.base import Result, Runs, StudyError, study, title
 from lookback.studies.shared.halves import choices_of_other_half
 from lookback.studies.shared.lines import MARKERS, label_end, settle_labels
 from lookback.studies.shared.methods import in_order
-from lookback.studies.shared.plots import INK, MUTED, heading, in_style, tiles
+from lookback.studies.shared.plots import INK, MUTED, add_legend, heading, in_style, tiles
 from lookback.studies.shared.pruning import (
     CHECKPOINTS,
     prefix_scores,
@@ -229,8 +229,7 @@ def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
             _draw_judge(axis, [row for row in rows if row["judge"] == judge], marker)
         axis.set_title(heading(title(run), run.model))
         axis.set(xlabel="tokens decoded per item", ylabel="" if number % 2 else "per cent")
-    handles, names = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=3)
+    add_legend(figure, "lower", *axes[0][0].get_legend_handles_labels())
     settle_labels(figure)
     return figure
 

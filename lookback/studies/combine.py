@@ -16,7 +16,7 @@ from lookback.studies.shared.budgets import AVERAGE
 from lookback.studies.shared.halves import choose_on_other_half
 from lookback.studies.shared.methods import in_order, own_methods
 from lookback.studies.shared.mixing import Combination
-from lookback.studies.shared.plots import MUTED, Dots, dots, in_style
+from lookback.studies.shared.plots import MUTED, Dots, dot_legend, dots, in_style
 from lookback.studies.shared.selection import (
     bootstrap_means,
     has_scores,
@@ -240,4 +240,5 @@ def _figure(rows: list[Row]) -> Any:
     figure = dots(groups, series, "points gained")
     for axis in figure.axes[: len(groups)]:  # others are empty
         axis.axvline(0, color=MUTED, linewidth=0.8, linestyle="--", zorder=0)
+    dot_legend(figure, "mix", "ranks", ("the better alone", MUTED))
     return figure

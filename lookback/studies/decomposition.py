@@ -11,7 +11,7 @@ from lookback.scores.formula import Array, lookback_scores
 from lookback.studies.shared.base import Result, Runs, study, title
 from lookback.studies.shared.budgets import join_budgets
 from lookback.studies.shared.pairs import Pair, control_pairs, fewer_notes
-from lookback.studies.shared.plots import MUTED, heading, in_style, tiles
+from lookback.studies.shared.plots import MUTED, add_legend, heading, in_style, tiles
 from lookback.studies.shared.selection import bootstrap_means, interval, quality_of_picks
 from lookback.studies.shared.tables import Table
 from lookback.studies.shared.words import find_mentions, mention_aucs, mentioning_benchmark
@@ -156,5 +156,5 @@ def _figure(pairs: list[Pair], rows: list[dict[str, Any]]) -> Any:
     for row in range(0, len(axes), across):
         axes[row][0].set_ylabel("per cent")
     figure.supxlabel("taken from the random image", fontsize="medium")
-    figure.legend([line], ["random selection"], loc="outside upper center")
+    add_legend(figure, "upper", [line], ["random selection"])
     return figure

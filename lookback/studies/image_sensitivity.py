@@ -19,7 +19,15 @@ from lookback.studies.shared.pairs import (
     mean_agreement,
     same_picks,
 )
-from lookback.studies.shared.plots import INK, SMALL, heading, in_style, panels, whiskers
+from lookback.studies.shared.plots import (
+    INK,
+    SMALL,
+    add_legend,
+    heading,
+    in_style,
+    panels,
+    whiskers,
+)
 from lookback.studies.shared.selection import bootstrap_means, interval
 from lookback.studies.shared.tables import Table
 
@@ -127,10 +135,10 @@ def _figure(pairs: list[Pair], rows: list[dict[str, Any]], own: list[str]) -> An
         axis.remove()
     for line in axes[:above]:
         line[0].set_ylabel("density")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    add_legend(figure, "upper", *axes[0, 0].get_legend_handles_labels())
     bars = figure.add_subplot(axes[0, 0].get_gridspec()[above, :])
     _bars(bars, rows, [f"{title(pair.run)}\n{pair.run.model}" for pair in pairs], own)
-    figure.legend(*bars.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    add_legend(figure, "lower", *bars.get_legend_handles_labels())
     return figure
 
 

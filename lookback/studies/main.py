@@ -7,11 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from lookback.scores.base import SCORERS, get_scorer
+from lookback.runs import Run
+from lookback.scores.base import SCORERS
+from lookback.scores.formula import Array
 from lookback.studies.shared.base import Result, Runs, study, title
-from lookback.studies.shared.methods import ceilings, in_order, paper_methods
+from lookback.studies.shared.methods import (
+    GREEDY,
+    ceilings,
+    color_of,
+    in_order,
+    paper_methods,
+    title_of,
+    titles,
+)
 from lookback.studies.shared.plots import heading, in_style, tiles
-from lookback.studies.shared.selection import method_rows
+from lookback.studies.shared.selection import greedy_outcome, greedy_run, method_rows
 from lookback.studies.shared.tables import Cell, Table, mark_best
 
 
@@ -21,17 +31,24 @@ def main(runs: Runs) -> Result:
 
     The average is over all benchmark-N combinations of a model; its interval resamples the items
     of each benchmark. Of one combination there is none. The oracle takes no part in the ranking.
+    Greedy decoding has a row if there is a run at temperature 0 of the same model and items.
     """
     rows: list[dict[str, Any]] = []
     tables = []
-    by_model = groupby(in_order(runs.largest), key=lambda run: run.model)
-    for model, group in by_model:
-        found = method_rows(model, list(group), runs.budgets)
+    drawn = in_order(runs.largest)
+    greedy = {run: other for run in drawn if (other := greedy_run(run, runs.own)) is not None}
+    answers = {run.id: greedy_outcome(run, other) for run, other in greedy.items()}
+    for model, group in groupby(drawn, key=lambda run: run.model):
+        found = method_rows(model, list(group), runs.budgets, answers)
         rows += found
         tables += [_table(model, found), _leads(model, found)]
     notes = [
         "Random is the expectation over picks, USC the mean over its runs. Intervals: 95 %, "
         "from 2,000 bootstrap samples of items.",
+        *(
+            f"{title_of(GREEDY)} of {run.path.name}: {_source(answers[run.id], other)}."
+            for run, other in greedy.items()
+        ),
         *(
             f"{title(run)}: {name} failed for {run.unscored(name)} items; there it keeps the first"
             for run in runs.largest
@@ -47,6 +64,13 @@ def main(runs: Runs) -> Result:
         ),
     ]
     return Result(rows, tables, _figure(rows), notes)
+
+
+def _source(greedy: Array, run: Run) -> str:
+    missing = int(np.isnan(greedy).sum())
+    if missing:
+        return f"no row, as {run.path.name} lacks {missing} of its {len(greedy)} items"
+    return f"from {run.path.name}, one answer per item"
 
 
 def _table(model: str, rows: list[dict[str, Any]]) -> Table:
@@ -68,7 +92,7 @@ def _table(model: str, rows: list[dict[str, Any]]) -> Table:
         )
         tops = [f"{r['value']:.2f}" if r else "-" for r in here[len(rivals) :]]
         columns.append([*marked, *tops])
-    lines = [[get_scorer(m).title, *(c[i] for c in columns)] for i, m in enumerate(methods)]
+    lines = [[title_of(m), *(c[i] for c in columns)] for i, m in enumerate(methods)]
     header = [("", "Method"), *((b, f"N={n}" if n else "") for b, n in setups)]
     caption = f"Best-of-N selection with {model}: per cent [95 % interval]."
     rules = [len([m for m in methods if m in paper_methods()]), len(rivals)]
@@ -84,13 +108,13 @@ def _leads(model: str, rows: list[dict[str, Any]]) -> Table:
     for method in dict.fromkeys(r["method"] for r in rows):
         if method == "lookback" or not any(key[0] == method for key in cells):
             continue
-        line = [f"over {get_scorer(method).title}"]
+        line = [f"over {title_of(method)}"]
         for n in budgets:
             r = cells.get((method, n))
             text = f"{r['lead']:+.2f} [{r['lead_low']:+.1f}, {r['lead_high']:+.1f}]" if r else "-"
             line.append(text)
         lines.append(line)
-    ours = get_scorer("lookback").title
+    ours = title_of("lookback")
     header = [("", f"{ours}'s lead"), *(("", f"N={n}" if n else "Average") for n in budgets)]
     benchmarks = list(dict.fromkeys(r["benchmark"] for r in rows if r["benchmark"] != "Average"))
     where = f" on {benchmarks[0]}" if len(benchmarks) == 1 else ", mean over benchmarks"
@@ -112,8 +136,8 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
             and r["method"] not in ceilings()
         ]
         here.sort(key=lambda r: r["value"])
-        scorers = [get_scorer(r["method"]) for r in here]
-        names, colors = [s.title for s in scorers], [s.color for s in scorers]
+        methods = [r["method"] for r in here]
+        names, colors = titles(methods), [color_of(m) for m in methods]
         values = np.array([r["value"] for r in here])
         ends = [[r[end] for r in here] for end in ("low", "high")]
         axis.hlines(names, *ends, color=colors, linewidth=1.5)

@@ -10,7 +10,7 @@ from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
 from lookback.studies.shared.base import Result, Runs, study, title
 from lookback.studies.shared.methods import in_order
-from lookback.studies.shared.plots import INK, PALE, TWO_COLUMNS, in_style, panels
+from lookback.studies.shared.plots import INK, PALE, TWO_COLUMNS, add_legend, in_style, panels
 from lookback.studies.shared.selection import bootstrap_means, interval, outcome
 from lookback.studies.shared.tables import Table
 
@@ -110,5 +110,5 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
     axis.margins(y=0.5 / len(names))
     axis.grid(visible=False, axis="y")
     axis.set_xlabel("per cent")
-    figure.legend(loc="outside upper center", ncols=2)
+    add_legend(figure, "upper", *axis.get_legend_handles_labels())
     return figure

@@ -40,6 +40,13 @@ def overhead(runs: Runs, items: int = 50) -> Result:
         "The paper's times are of other machines, and those of LLaVA-1.5 of another one than those "
         "of the other models: compare scorers within a run.",
     ]
+    for run, _ in found:
+        timings = run.read_timings()
+        if run.recorded and timings.unrecorded:
+            notes.append(
+                f"{title(run)}, {run.model}: {timings.unrecorded} of {timings.of} files of "
+                "recorded times have no checksum: the run was begun by an older version."
+            )
     return Result(rows, [_table(*one) for one in found], _figure(found), notes)
 
 

@@ -13,7 +13,16 @@ from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.studies.shared.base import Result, Runs, study, title
 from lookback.studies.shared.methods import in_order
-from lookback.studies.shared.plots import INK, MUTED, PALE, heading, in_style, tiles, whiskers
+from lookback.studies.shared.plots import (
+    INK,
+    MUTED,
+    PALE,
+    add_legend,
+    heading,
+    in_style,
+    tiles,
+    whiskers,
+)
 from lookback.studies.shared.speech import NOTES, SETS, TAGS, find_words, z_scores
 from lookback.studies.shared.tables import Table, rows_of_columns
 from lookback.studies.shared.words import (
@@ -104,7 +113,7 @@ def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
             axis.set_ylabel("" if number % 2 else "mean z-score")
     handles = [Patch(color=get_scorer(signal).color) for signal in SIGNALS.values()]
     names = [get_scorer(signal).title for signal in SIGNALS.values()]
-    figure.legend(handles, names, loc="outside lower center", ncols=2)
+    add_legend(figure, "lower", handles, names)
     return figure
 
 

@@ -11,7 +11,7 @@ from lookback.scores.base import SCORERS, get_scorer
 from lookback.studies.shared.base import Result, Runs, study
 from lookback.studies.shared.methods import own_methods, titles
 from lookback.studies.shared.pairs import control_pairs, fewer_notes, replacement_row
-from lookback.studies.shared.plots import MUTED, Dots, dots, in_style
+from lookback.studies.shared.plots import Dots, dot_legend, dots, in_style
 from lookback.studies.shared.tables import Cell, Table
 
 AGREEING = ("self_certainty", "visual_lookback", "mean_log_prob", "lookback")
@@ -133,18 +133,6 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
         floor, color = cells[group, CONTROLLED[0]], get_scorer("random").color
         axis.axvline(floor["random"], color=color, linestyle="--", zorder=1)
         axis.axvspan(floor["random_low"], floor["random_high"], color=color, alpha=0.15, lw=0)
-    _add_legend(figure)
+    line = ("random selection", get_scorer("random").color)
+    dot_legend(figure, "own image", "random image", line)
     return figure
-
-
-def _add_legend(figure: Any) -> None:
-    """What full and hollow dots are, and the line."""
-    from matplotlib.lines import Line2D
-
-    handles = [
-        *(Line2D([], [], ls="", marker="o", color=MUTED, mfc=face) for face in (MUTED, "white")),
-        Line2D([], [], linestyle="--", color=get_scorer("random").color),
-    ]
-    names = ["own image", "random image", "random selection"]
-    figure.set_figheight(figure.get_figheight() + 0.25)
-    figure.legend(handles, names, loc="outside lower center", ncols=3)

@@ -13,7 +13,7 @@ from lookback.scores.base import get_scorer
 from lookback.studies.shared.base import Result, Runs, study, title
 from lookback.studies.shared.lines import MARKERS, label_end, line_styles, settle_labels
 from lookback.studies.shared.methods import in_order, own_methods, paper_methods, titles
-from lookback.studies.shared.plots import heading, in_style, tiles, whiskers
+from lookback.studies.shared.plots import add_legend, heading, in_style, tiles, whiskers
 from lookback.studies.shared.selection import bootstrap_means, interval, outcomes
 from lookback.studies.shared.tables import Table, mark_best, rows_of_columns
 
@@ -103,7 +103,7 @@ def _figure(found: Curves, methods: list[str]) -> Any:
     if points:
         named = [method for method in methods if method in points]
         handles = [points[method] for method in named]
-        figure.legend(handles, titles(named), loc="outside lower center", ncols=4)
+        add_legend(figure, "lower", handles, titles(named))
     settle_labels(figure)
     return figure
 

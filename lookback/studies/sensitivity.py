@@ -13,7 +13,7 @@ from lookback.scores.base import get_scorer
 from lookback.scores.formula import ALPHAS, LAMBDAS, Array
 from lookback.studies.shared.base import Result, Runs, study, title
 from lookback.studies.shared.methods import in_order, own_methods, paper_methods, titles
-from lookback.studies.shared.plots import heading, in_style, tiles
+from lookback.studies.shared.plots import add_legend, heading, in_style, tiles
 from lookback.studies.shared.selection import outcomes, percent, sweep
 from lookback.studies.shared.tables import Cell, Table, mark_best, rows_of_columns
 
@@ -162,7 +162,7 @@ def _figure(largest: dict[Run, Setup]) -> Any:
         axis.spines[:].set_visible(False)
         axis.grid(visible=False)
         figure.colorbar(mesh, ax=axis, label="per cent").outline.set_visible(False)
-    figure.legend([star], ["reported setting"], loc="outside lower center")
+    add_legend(figure, "lower", [star], ["reported setting"])
     return figure
 
 

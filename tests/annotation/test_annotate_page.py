@@ -269,6 +269,41 @@ def test_it_fits_goes_dark_and_everything_has_a_name(show):
     assert browser.execute_script("return document.activeElement.id") == "question"
 
 
+BOXES = """const box = (one) => { const { left, top, right, bottom } = one.getBoundingClientRect();
+    return [left, top, right, bottom]; };
+  const found = [...document.querySelectorAll(arguments[0])];
+  const name = (one) => one.dataset.choice ?? one.getAttribute("aria-labelledby");
+  return [found.map(box), found.map(name)];"""
+
+
+@pytest.mark.parametrize("text", ["a cup", "a cup on a table, and beside it a ball. " * 60])
+@pytest.mark.parametrize("width", [420, 1024, 1400])
+def test_each_vote_is_inside_the_answer_that_it_is_for(show, width, text):
+    browser = show(make_cases((1,), texts=(text, "a ball")))
+    emulate(browser, width)
+    enter(browser, "kim")
+    votes, choices = browser.execute_script(BOXES, "[data-choice]")
+    cards, names = browser.execute_script(BOXES, ".answer")
+    assert (choices, names) == (["A", "B", "tie"], ["name-a", "name-b"])  # as keys 1, 2, 3 and Tab
+    for number, (left, top, right, bottom) in enumerate(votes):
+        within = [
+            card[0] <= left and card[1] <= top and right <= card[2] and bottom <= card[3]
+            for card in cards
+        ]
+        assert within == [number == 0, number == 1], choices[number]
+    (a, b), tie = cards, votes[2]
+    assert tie[0] + tie[2] == pytest.approx(min(a[0], b[0]) + max(a[2], b[2]), abs=2)  # between
+    assert votes[0][2] - votes[0][0] == pytest.approx(votes[1][2] - votes[1][0], abs=0.5)
+    if width > 420:  # side by side: no vote is nearer to the eye, and none needs scrolling
+        assert votes[0][1] == pytest.approx(votes[1][1], abs=0.5)
+        assert max(bottom for *_, bottom in votes) <= 900
+    read = browser.execute_script(
+        """return [...document.querySelectorAll("#a, #b, [data-choice]")]
+             .map((one) => one.id || one.dataset.choice)"""
+    )
+    assert read == ["a", "A", "b", "B", "tie"]
+
+
 def test_no_page_names_a_scorer_and_html_is_strict():
     cases = make_cases(texts=(NASTY, "b {} {}"))
     for page in (served_page(), file_page(cases), file_page(cases, 2, ["a"])):

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -38,9 +40,11 @@ def running(votes):
     with Server(votes) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture
@@ -79,6 +83,7 @@ def test_what_is_refused(served):
         assert refused(url, "vote", vote | wrong)[0] == 400, wrong
     for body in (b"", b"{", b"[1]", b"\xff", b"[" * 5000, b" " * (MOST + 1)):
         assert refused(url, "vote", body)[0] == 400
+    assert refused(url, "vote", vote, JSON | {"Content-Length": "0" * 9 + "9" * 12})[0] == 400
     assert refused(url, "enter", {"rater": "a b"})[0] == 400
     assert refused(url, "other", {})[0] == 404
     # What a page of another site could send, or reach by a name of its own:
@@ -95,6 +100,39 @@ def test_codes_that_are_not_on_the_list(tmp_path):
     with running(VoteFile(tmp_path / "v", make_cases(), ["a"])) as server:
         code, words = refused(server.url, "enter", {"rater": "b"})
         assert (code, words[:28]) == (403, "nobody here has the code 'b'")
+
+
+def test_a_rater_taken_off_the_list_votes_no_more(tmp_path):
+    vote = {"rater": "b", "set": 1, "case": 1}
+    with running(VoteFile(tmp_path / "v", make_cases((3,)), ["a", "b"])) as server:
+        ask(server.url, "enter", {"rater": "b"})
+        ask(server.url, "vote", vote | {"choice": "A"})
+    with running(VoteFile(tmp_path / "v", make_cases((3,)), ["a"])) as server:
+        for path in ("vote", "undo"):
+            assert refused(server.url, path, vote | {"choice": "B"})[0] == 403
+    assert [v.choice for v in read_sqlite(tmp_path / "v")] == ["A"]
+
+
+def test_a_client_that_goes_away_leaves_no_traceback(served, capsys, monkeypatch):
+    """It asks for the page and resets the connection; another breaks off amid its vote."""
+    over = threading.Semaphore(0)
+    shut = Server.shutdown_request
+    monkeypatch.setattr(Server, "shutdown_request", lambda *a: (shut(*a), over.release()))
+    vote = b"POST /vote HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{"
+    reset = struct.pack("ii", 1, 0)
+    for sent in (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", vote, b"GET"):
+        with socket.create_connection(served.server_address) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+            client.sendall(sent)
+        assert over.acquire(timeout=30)
+    assert capsys.readouterr().err == ""
+
+
+def test_an_error_of_the_server_itself_is_printed(served, capsys, monkeypatch):
+    monkeypatch.setattr(served.votes, "enter", lambda given: 1 / 0)
+    with pytest.raises(ConnectionError):
+        ask(served.url, "enter", {"rater": "r1"})
+    assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken(served):

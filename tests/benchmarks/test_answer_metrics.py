@@ -124,6 +124,15 @@ def test_a_metric_that_fails_is_named():
         value("broken", "x", ["y"])
 
 
+def test_a_metric_that_ends_the_process_is_named():
+    @lookback.metric("ending")
+    def ending(response, answers):
+        raise SystemExit(0)
+
+    with pytest.raises(MetricError, match=r"^metric 'ending' failed: SystemExit"):
+        value("ending", "x", ["y"])
+
+
 def test_names():
     with pytest.raises(ValueError, match="no metric named 'beauty'; there are: exact, contains, "):
         METRICS.get("beauty")

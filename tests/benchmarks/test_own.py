@@ -16,6 +16,7 @@ from lookback.benchmarks.answer_metrics import METRICS
 from lookback.benchmarks.base import Fingerprinted
 from lookback.benchmarks.evaluate import evaluate, list_benchmarks
 from lookback.benchmarks.files import MissingFile
+from lookback.benchmarks.own import own_name
 from lookback.benchmarks.own_file import read_lines
 from lookback.limits import LimitError
 
@@ -175,6 +176,87 @@ def test_a_file_is_of_limited_size(own, folder, monkeypatch):
             get_benchmark("own", path).items()
 
 
+def shared(count, size=2**20):
+    """Strings that are all the same one, as a writer keeps them: once, and indices."""
+    return pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array(["a" * size]))
+
+
+def in_one_list(values):
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+
+
+@pytest.mark.parametrize(
+    ("column", "limit"),
+    [
+        (shared(40), "LOOKBACK_MAX_PACKED_RATIO"),
+        (shared(3000), "LOOKBACK_MAX_DATA_MIB"),
+        (in_one_list(shared(40)), "LOOKBACK_MAX_PACKED_RATIO"),
+        (in_one_list(shared(3000)), "LOOKBACK_MAX_DATA_MIB"),
+        (shared(1, 20 * 2**20), "LOOKBACK_MAX_PACKED_RATIO"),  # packed by zstd alone
+        (in_one_list(pa.repeat(0, 2_000_000)), "LOOKBACK_MAX_DATA_MIB"),
+        (pa.nulls(2_000_000), "LOOKBACK_MAX_DATA_MIB"),
+    ],
+)
+@pytest.mark.parametrize("store_schema", [True, False])
+def test_a_small_parquet_file_that_holds_much_is_refused(
+    folder, column, limit, store_schema, monkeypatch
+):
+    monkeypatch.setenv("LOOKBACK_MAX_DATA_MIB", "64")
+    path = folder / "packed.parquet"
+    table = pa.table({"question": pa.array(["What?"] * len(column)), "answers": column})
+    settings = {"compression": "zstd", "dictionary_pagesize_limit": 2**30}
+    pq.write_table(table, path, store_schema=store_schema, **settings)
+    assert path.stat().st_size < 2**17
+    with pytest.raises(LimitError, match=limit):
+        list(read_lines(path))
+
+
+def test_values_that_share_their_beginning_are_counted_in_full(folder):
+    path = folder / "packed.parquet"
+    table = pa.table({"question": ["a" * 2**20 + str(i) for i in range(20)]})
+    encoding = {"question": "DELTA_BYTE_ARRAY"}
+    pq.write_table(table, path, use_dictionary=False, column_encoding=encoding, compression="zstd")
+    with pytest.raises(LimitError, match="LOOKBACK_MAX_PACKED_RATIO"):
+        list(read_lines(path))
+
+
+def test_nested_parquet_columns_are_read_however_they_are_stored(folder):
+    """Lists some of which are stored as indices and some in full, in several groups of rows."""
+    path = folder / "nested.parquet"
+    rows = [
+        {
+            "question": f"What {i}?",
+            "image": [{"bytes": bytes([i % 7] * 9), "path": f"{i}.png"}] * 2,
+            "answers": [f"answer {i} {k}" * 9 for k in range(i % 5)],
+            "more": [("key", "value")],
+        }
+        for i in range(3000)
+    ]
+    fields = {"question": pa.string(), "answers": pa.list_(pa.string())}
+    picture = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    fields |= {"image": pa.list_(picture), "more": pa.map_(pa.string(), pa.string())}
+    table = pa.Table.from_pylist(rows, pa.schema(fields))
+    small = {"row_group_size": 1700, "dictionary_pagesize_limit": 1000, "data_page_size": 1000}
+    pq.write_table(table, path, **small)
+    assert [entry for _, entry in read_lines(path)] == rows
+
+
+def test_texts_of_a_line_are_of_limited_length(own, monkeypatch):
+    monkeypatch.setenv("LOOKBACK_MAX_TEXT_CHARACTERS", "100")
+    long = "a" * 101
+    turn = {"role": "user", "content": long}
+    mine = own(
+        GOOD,
+        GOOD | {"question": long},
+        GOOD | {"answers": [long[:60], long[:60]]},
+        {"messages": [turn]},
+        {"image": ["cat.png", "cat.png"], "question": long},
+    )
+    assert [item.id for item in mine.items()] == ["1"]
+    assert [line.split(":")[0] for line in mine.left_out()] == [f"line {i}" for i in (2, 3, 4, 5)]
+    assert all("LOOKBACK_MAX_TEXT_CHARACTERS" in line for line in mine.left_out())
+
+
 def test_a_missing_image_is_no_broken_line(own):
     mine = own({"image": "gone.png", "question": "What?"})
     with pytest.raises(FileNotFoundError, match=r"gone\.png"):
@@ -214,7 +296,9 @@ def test_a_missing_image_is_no_broken_line(own):
             "the image is 3",
         ),
         (GOOD | {"messages": [{"role": "user", "content": "a"}]}, "it has messages and image"),
-        ('{"question": "half \\ud800"}', "half a character, '\\ud800'"),
+        ('{"question": "half \\ud800"}', "question has half a character, '\\ud800'"),
+        ('{"question": "?", "answers": ["a", "\\ud800"]}', "answers[1] has half a character"),
+        ('{"question": "?", "image": "a\\u0000.png"}', "'a\\x00.png'"),
     ],
 )
 def test_a_broken_line_is_left_out_by_its_number(own, line, said):
@@ -223,6 +307,10 @@ def test_a_broken_line_is_left_out_by_its_number(own, line, said):
     (left,) = mine.left_out()
     assert left.startswith("line 3: ")
     assert said in left
+
+
+def test_a_file_whose_name_is_not_utf_8_has_a_name_that_is():
+    assert own_name("data/mine\udcff.jsonl") == "own:mine\ufffd"
 
 
 def test_a_line_that_is_not_utf_8_is_left_out(own, folder):

@@ -30,6 +30,13 @@ def entry(name, response="yes"):
     return {"id": name, "response": response}
 
 
+def test_a_response_is_of_limited_length(read, monkeypatch):
+    monkeypatch.setenv("LOOKBACK_MAX_TEXT_CHARACTERS", "100")
+    matched = read(entry("7", "a" * 100), entry("9", "a" * 101))
+    assert [item.id for item in matched.items] == ["7"]
+    assert "101 characters" in matched.problems[0].message
+
+
 def test_numbers_and_strings_match_in_the_items_order(read):
     matched = read(entry(9, "nine"), "", entry("7", "seven"), entry(0.0, "zero"))
     assert [item.id for item in matched.items] == ["7", "VD_a_0", "9"]

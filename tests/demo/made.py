@@ -27,9 +27,24 @@ MEASURED = Measured(
             "lookback": (69.33 + more, 66.6, 72.0),
             "self_certainty": (59.64, 56.7, 62.7 + more),
             "mean_log_prob": (66.94, 64.1, 69.8),
+            "consensus": (70.04, 67.1, 72.8),
+            "greedy": (68.04, 65.1, 70.7),
             "random": (59.59, 58.0, 61.2),
         }
         for more, task in enumerate(("vqa", "caption", "pairs", "amber"))
+    },
+    {
+        "scenes-vqa": (9.74, 8.0, 11.5),
+        "scenes-caption": (0.21, -1.3, 1.6),
+        "scenes-pairs": (11.74, 9.0, 13.5),
+        "scenes-amber": (12.74, 10.0, 14.5),
+    },
+    {
+        "mean_log_prob": (0.24, -0.3, 0.8),
+        "consensus": (-2.19, -3.5, -0.8),
+        "greedy": (0.5, -1.6, 2.4),
+        "self_certainty": (12.74, 10.4, 15.2),
+        "random": (9.15, 7.8, 10.4),
     },
     (88, 67),
 )
@@ -45,7 +60,7 @@ def make_asked(said=SAID, image=True, seed=0, question="What is there?"):
     picture = Image.effect_noise((80, 80), 60).convert("RGB")
     item = Item("made/test/0", question, {}, (lambda: picture) if image else None)
     _, quality, wrong = zip(*said, strict=True)
-    return Asked("made", "1 if right", item, cands, quality, wrong, seed)
+    return Asked("made", "1 if right", item, cands, quality, "A cup.", 0.5, wrong, seed)
 
 
 def _signals(rng, text):

@@ -77,6 +77,7 @@ def test_verdicts_have_words():
     assert [asked.verdict(i).kind for i in (0, 1, 3)] == ["right", "partly", "wrong"]
     assert asked.verdict(1).invented == ("flag",)
     assert asked.right == 3
+    assert asked.greedy_verdict.words == "partly right, 0.50"
 
 
 def test_equal_answers_stand_together_at_the_place_of_the_best():
@@ -92,7 +93,9 @@ def test_equal_answers_stand_together_at_the_place_of_the_best():
 class Engine:
     """Says what it is told to."""
 
-    def sample(self, image, question, n, *, max_new_tokens, seed):
+    def sample(self, image, question, n, *, max_new_tokens, seed=None, temperature=1.2):
+        if temperature == 0:
+            return make_asked([(" No.", 0.0, ())] * n).candidates
         self.asked = (question, n, seed)
         return make_asked([(" A sun.", 1.0, ())] * n).candidates
 
@@ -104,6 +107,7 @@ def test_answers_are_compared_with_the_truth(task):
     item = benchmark.items("test")[3]
     assert engine.asked == (item.question, 25, 7)
     assert asked.quality == (benchmark.score(item, "A sun."),) * 25
+    assert (asked.greedy, asked.greedy_quality) == ("No.", benchmark.score(item, "No."))
     assert asked.measure == MEASURES[benchmark.primary]
 
 

@@ -94,6 +94,8 @@ def test_the_page_is_well_formed_whatever_is_said(asked):
     assert page.data() == page_data(asked)
     assert "http" not in text.replace("http-equiv", "")
     assert "69.3 ±2.7" in text
+    assert "+0.2 [-0.3, +0.8] over mean log p" in text
+    assert f">{asked.greedy}</span>" in text
     assert "other weights" in demo_page(asked, "", "other weights")
     assert "without an image" in demo_page(make_asked(image=False), "", MEASURED)
 

@@ -1,6 +1,7 @@
 """The numbers that the demo tells: of the shipped weights, as the reproduction has them."""
 
 import json
+import re
 from itertools import product
 
 import numpy as np
@@ -13,7 +14,7 @@ from lookback.benchmarks.base import GENERATED, get_kind
 from lookback.demo.measured import FILE, SHOWN, read_measured
 from lookback.embedded import LVLM
 from lookback.engines.transformers.support import fingerprint
-from lookback.scores.base import get_scorer
+from lookback.studies.shared.methods import title_of
 from tools.measured import measure, write
 
 REPRODUCTION = ROOT / "docs" / "reproduction.md"
@@ -29,9 +30,19 @@ def test_they_are_those_of_the_reproduction():
     measured = read_measured("scenes-vqa", fingerprint(LVLM))
     cells = table(read(REPRODUCTION), "<!-- main -->")
     for task, scorer in product(GENERATED, SHOWN):
-        mean, low, high = measured.values[task][scorer]
-        shown = cells[get_scorer(scorer).title, f"{get_kind(task).title} N={measured.n}"]
-        assert shown == f"{mean:.2f} [{low:.1f}, {high:.1f}]"
+        shown = cells[title_of(scorer), f"{get_kind(task).title} N={measured.n}"]
+        assert_shown(measured.values[task][scorer], shown)
+    leads = table(read(REPRODUCTION), "LookBack's lead with embedded")
+    assert {"mean_log_prob", "greedy"} <= measured.leads.keys() == SHOWN.keys() - {"lookback"}
+    for scorer, lead in measured.leads.items():
+        assert_shown(lead, leads[f"over {title_of(scorer)}", f"N={measured.n}"])
+
+
+def assert_shown(numbers, text):
+    """`1.23 [0.4, 2.1]` says these numbers, rounded twice."""
+    told = [float(number) for number in re.findall(r"[-+]?[\d.]+", text)]
+    assert told[0] == pytest.approx(numbers[0], abs=0.0051)
+    assert told[1:] == pytest.approx(numbers[1:], abs=0.051)
 
 
 def test_numbers_of_other_weights_are_not_told():
@@ -44,6 +55,7 @@ def test_numbers_of_other_weights_are_not_told():
 def test_runs_are_measured(tmp_path):
     for i, task in enumerate(GENERATED):
         make_run(tmp_path / task, benchmark=task, items=6, n=25, seed=i)
+        make_run(tmp_path / f"{task}-greedy", benchmark=task, items=6, n=1, seed=i + 9)
     write(tmp_path, tmp_path / "measured.json")
     data = json.loads((tmp_path / "measured.json").read_text())
     assert (data["n"], data["items"]) == (25, 6)
@@ -59,9 +71,19 @@ def test_runs_are_measured(tmp_path):
     assert mean == pytest.approx(100 * np.mean(best), abs=1e-4)
     assert low <= mean <= high
     assert told["scorers"]["random"][0] == pytest.approx(100 * quality.mean(), abs=1e-4)
+    greedy = lookback.open_run(tmp_path / "scenes-pairs-greedy").quality().mean()
+    assert told["scorers"]["greedy"][0] == pytest.approx(100 * greedy, abs=1e-4)
+    assert told["gain"][0] == pytest.approx(100 * (np.mean(best) - quality.mean()), abs=1e-4)
+    for scorer, (lead, low, high) in data["leads"].items():
+        each = [
+            task["scorers"]["lookback"][0] - task["scorers"][scorer][0]
+            for task in data["tasks"].values()
+        ]
+        assert lead == pytest.approx(np.mean(each), abs=1e-3)
+        assert low <= lead <= high
 
 
 def test_runs_of_several_sizes_are_refused(tmp_path):
-    runs = [make_run(tmp_path / str(n), items=n, n=25) for n in (2, 3)]
+    runs = [(make_run(tmp_path / str(n), items=n, n=25),) * 2 for n in (2, 3)]
     with pytest.raises(ValueError, match=r"one number of items .*\{2, 3\}"):
         measure(runs)

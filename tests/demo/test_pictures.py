@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookback.pages.shading import color, shades
-from tools.pictures import lay_out, result_svg
+from tools.pictures import DRAWN, lay_out, result_svg
 
 DOCS = Path(__file__).parents[2] / "docs"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -22,22 +22,23 @@ def shown(asked, tried=3):
     return root, root.findall(f"{SVG}g")
 
 
-def test_the_result_shows_both_picks_and_their_scores():
+def test_the_result_shows_the_picks_and_their_scores():
     asked = make_asked()
     root, answers = shown(asked)
     texts = ["".join(node.itertext()) for node in root.iter(f"{SVG}text")]
-    for scorer, group in zip(("lookback", "self_certainty"), answers, strict=True):
+    for scorer, group in zip(DRAWN, answers, strict=True):
         pick = asked.picks[scorer]
         assert [t.text for t in group.iter(f"{SVG}text")] == [x.strip() for x in pick.tokens]
         fills = [rect.get("fill") for rect in group.iter(f"{SVG}rect")]
         assert fills == [color("A", float(s)) for s in shades(pick.visual_lookback)]
-        ours, other = (
-            asked.candidates.scores(name)[pick.index] for name in ("lookback", "self_certainty")
-        )
-        assert ours < 0 < other
-        assert f"LookBack −{-ours:.2f} · self-certainty {other:.2f}" in texts
+        ours, plain, other = (asked.candidates.scores(name)[pick.index] for name in DRAWN)
+        assert max(ours, plain) < 0 < other
+        scores = f"LookBack −{-ours:.2f} · mean log p −{-plain:.2f} · self-certainty {other:.2f}"
+        assert scores in texts
         assert any(asked.verdict(pick.index).words in text for text in texts)
     assert "What is there?" in texts
+    others = next(text for text in texts if asked.greedy in text)
+    assert asked.greedy_verdict.words in others
     assert "3 of 6 answers are right" in texts
     assert any("0.25 or more below it (3 asked)" in text for text in texts)
     assert (
@@ -50,9 +51,9 @@ def test_the_result_shows_both_picks_and_their_scores():
 def test_words_for_what_is_not_there_are_underlined():
     said = [(" A blue flag and a red cup.", 0.5, ((8, 12),))]
     _, answers = shown(make_asked(said))
-    assert [len(list(group.iter(f"{SVG}path"))) for group in answers] == [1, 1]
+    assert [len(list(group.iter(f"{SVG}path"))) for group in answers] == [1, 1, 1]
     _, answers = shown(make_asked([(" A red cup.", 1.0, ())]))
-    assert [len(list(group.iter(f"{SVG}path"))) for group in answers] == [0, 0]
+    assert [len(list(group.iter(f"{SVG}path"))) for group in answers] == [0, 0, 0]
 
 
 def test_texts_cannot_break_the_picture():

@@ -54,18 +54,24 @@ def test_every_number_shows_at_every_width(width):
 def test_what_a_reader_is_told(width):
     text = " ".join(shown(width).split())
     asked = make_asked()
-    for name, pick in zip(
-        ("LookBack", "self-certainty", "random"), asked.picks.values(), strict=True
-    ):
+    names = ("LookBack", "mean log p", "self-certainty", "random")
+    for name, pick in zip(names, asked.picks.values(), strict=True):
         verdict = asked.verdict(pick.index)
         assert f"{name} picks: {verdict.mark} {verdict.words}" in text
         assert pick.text in text
+    assert f"{asked.greedy_verdict.mark} {asked.greedy_verdict.words} {asked.greedy}" in text
     assert "3 of 6 answers are right" in text
     assert (
-        "vqa caption pairs amber LookBack 69.3 ±2.7 70.3 ±2.7 71.3 ±2.7 72.3 ±2.7 "
-        "self-certainty 59.6 ±3.0 59.6 ±3.5 59.6 ±4.0 59.6 ±4.5 mean log p 66.9" in text
+        "vqa caption pairs amber LookBack 69.3 ±2.7 70.3 ±2.7 71.3 ±2.7 72.3 ±2.7 mean log p"
+        in text
     )
+    assert "self-certainty 59.6 ±3.0 59.6 ±3.5 59.6 ±4.0 59.6 ±4.5 random 59.6" in text
+    assert "greedy answer 68.0 ±2.8" in text
     assert "250 held-out items" in text
+    for lead in ("mean log p +0.2 [-0.3, +0.8]", "greedy answer +0.5 [-1.6, +2.4]"):
+        assert lead in text
+    assert "+0.2 [-1.3, +1.6] points (one of its scenes: --task scenes-caption)" in text
+    assert "--task scenes-vqa" not in text
     assert f"{RULE} 3 items were asked. Of 250 items 88 are such; LookBack is" in text
     assert "ahead on 67 of them" in text
     assert "self-certainty on 21." in text

@@ -15,7 +15,7 @@ from lookback.benchmarks.base import GENERATED, get_benchmark
 from lookback.benchmarks.scenes.render import render
 from lookback.benchmarks.scenes.scene import sample_scene
 from lookback.benchmarks.scenes.splits import scene_seed
-from lookback.demo.asked import FIRST, ask, tells_apart
+from lookback.demo.asked import FIRST, TASK, ask, tells_apart
 from lookback.embedded import CLIP, LVLM
 from tools.training.texts import describe_pair
 
@@ -151,11 +151,11 @@ def test_the_demo_finds_its_item_compares_and_writes_a_page(lb, tmp_path):
     html = page.read_text(encoding="utf-8")
     assert "data:image/png;base64," in html
     tried = int(re.search(r"(\d+) items? w", done.stdout)[1])
-    benchmark = get_benchmark("scenes-caption")
+    benchmark = get_benchmark(TASK)
     places = range(FIRST, FIRST + tried)
     taken = [tells_apart(ask(lb, benchmark, place, 42)) for place in places]
     assert taken == [False] * (tried - 1) + [True]
-    assert f"scenes-caption/test/{FIRST + tried - 1}" in html
+    assert f"{TASK}/test/{FIRST + tried - 1}" in html
 
 
 def test_the_demo_says_which_items_there_are():

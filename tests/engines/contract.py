@@ -238,6 +238,15 @@ class Contract(Hearing):
             assert all((c.visual_lookback == 0).all() for c in blind)
             assert blind.source == "none"
 
+    def test_half_a_character_is_refused_and_shown(self, engine):
+        half = "what \ud800?"
+        with pytest.raises(ValueError, match="ud800"):
+            engine.sample(noise(0), half, 1, **DRAW)
+        with pytest.raises(ValueError, match="ud800"):
+            engine.sample(messages=chat(noise(0), question=half), n=1, **DRAW)
+        with pytest.raises(ValueError, match=r"response 1.*ud800"):
+            engine.score(noise(0), QUESTION, ["a cup", half])
+
     def test_one_way_of_asking_at_a_time(self, engine):
         with pytest.raises(TypeError, match="not both"):
             engine.score(noise(), QUESTION, ["red"], messages=chat(noise()))
@@ -246,11 +255,40 @@ class Contract(Hearing):
 
     @pytest.mark.parametrize(
         ("responses", "message"),
-        [([], "no responses"), (["red", " "], "response 1"), ([[]], "response 0 is empty")],
+        [
+            ([], "no responses"),
+            (["red", " "], "response 1"),
+            ([[]], "response 0 is empty"),
+            ([[1.0, 2.9]], r"response 0: .* 1\.0 "),
+            (["red", [True]], "response 1: .* True "),
+            ([["1", "2"]], "response 0: .* '1' "),
+            ([np.array([1.0])], r"response 0: .* 1\.0 "),
+            ([np.array([True])], "response 0: .* True "),
+            ([[[1, 2]]], r"response 0: .* \[1, 2\] "),
+            (np.ones((1, 1, 2), int), r"response 0: .* \[1, 1\] "),
+            ([1, 2], "response 0 is 1: "),
+            (np.array([1, 2]), "response 0 is 1: "),
+            ([None], "response 0 is None: "),
+            ([b"red"], "response 0 is b'red': "),
+            (b"red", "responses = b'red': "),
+            ({"red": 1}, "responses = {'red': 1}: "),
+            (None, "responses = None: "),
+            ([[-1]], "-1 "),
+            ([[2**40]], f"{2**40} "),
+        ],
     )
     def test_bad_responses_are_named(self, engine, responses, message):
         with pytest.raises(ValueError, match=message):
             engine.score(noise(), QUESTION, responses)
+        if "knockout" in engine.abilities:
+            with pytest.raises(ValueError, match=message):
+                engine.knockout(noise(), QUESTION, responses, layers=(0, 2), share=0.5)
+
+    def test_token_ids_are_lists_tuples_or_arrays_of_whole_numbers(self, engine):
+        (listed,) = engine.score(noise(), QUESTION, [[5, 7]])
+        for ids in ((5, 7), np.array([5, 7]), np.array([5, 7], np.uint8), [np.int64(5), 7]):
+            same(engine.score(noise(), QUESTION, [ids]), [listed])
+        same(engine.score(noise(), QUESTION, np.array([[5, 7], [5, 7]])), [listed, listed])
 
     @pytest.mark.parametrize(
         "setting", [{"n": 0}, {"temperature": -1.0}, {"top_p": 2.0}, {"max_new_tokens": 0}]
@@ -330,6 +368,10 @@ class Contract(Hearing):
             ({"response": " "}, "empty"),
             ({"response": []}, "empty"),
             ({"response": ["red", "dog"]}, "one response, got 2"),
+            ({"response": [[1], [2]]}, "one response, got 2"),
+            ({"response": [1.5]}, r"1\.5 "),
+            ({"response": [True]}, "True "),
+            ({"response": 5}, "is 5: "),
             ({"layers": (0, 99)}, "layers 0-99"),
             ({"layers": (1, 1)}, "layers 1-1"),
         ):
@@ -360,6 +402,8 @@ class Contract(Hearing):
                 messages=chat(noise()), responses=list(seen), layers=(0, 2), share=0.5, rows=rows
             )
             same(again, found[rows])
+        (alone,) = engine.knockout(noise(), QUESTION, "red dog", layers=(0, 2), share=0.5)
+        assert alone.token_ids.tolist() == seen[0].token_ids.tolist()  # not one for each letter
         for a, b, c in zip(seen, *found.values(), strict=True):
             assert not np.allclose(a.entropy, b.entropy, atol=1e-7)
             assert not np.allclose(b.entropy, c.entropy, atol=1e-7)

@@ -1,5 +1,6 @@
 """`lookback check`: green on models that are right, red on every bug that is planted."""
 
+import copy
 import json
 import sys
 from contextlib import contextmanager
@@ -44,6 +45,14 @@ def test_every_family_passes(name):
     assert report.layers > 0
     assert all(speed > 0 for speed in report.tokens_per_second.values())
     json.dumps(report.to_dict(), allow_nan=False)
+
+
+def test_float64_passes_where_the_model_has_numbers_of_its_own():
+    """Its eager attention has none for a padded prompt."""
+    zoo = build("llava")
+    report = lookback.load(copy.deepcopy(zoo.model).double(), zoo.processor).check()
+    assert wrong(report) == set()
+    assert {one.what for one in report.checks if one.ok} >= {"sample", "record"}
 
 
 @pytest.fixture

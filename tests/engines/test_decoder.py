@@ -144,6 +144,66 @@ def test_bfloat16(name):
         np.testing.assert_allclose(one.signals[LOOK], eager[LOOK], atol=0.03)
 
 
+@pytest.mark.parametrize("name", ["llava", "qwen2_5_vl", "gemma3", "paligemma2", "lfm2_vl"])
+def test_float64(name):
+    """Rows are joined in float32, which is what signals are told in."""
+    zoo = build(name)
+    model = copy.deepcopy(zoo.model).double()
+    lb = lookback.load(model, zoo.processor)
+    inputs, response = inputs_of(lb, noise()), RESPONSES[0]
+    drawing = {"max_new_tokens": 6, "seed": 1, "by_layer": True, "keep_end": True}
+    drawn = lb.sample(noise(), QUESTION, 2, **drawing, top_log_probs=2)[0]
+    scored = lb.score(noise(), QUESTION, [response, response[:2]], by_layer=True)[0]
+    for found in (drawn, scored):
+        expected = eager_signals(model, inputs, found.token_ids)
+        ours = np.stack([getattr(found, name) for name in SIGNALS])
+        np.testing.assert_allclose(ours, expected, atol=1e-5, rtol=1e-5)
+    looked = lb.look(noise(), QUESTION, response).weights.sum(1)
+    np.testing.assert_allclose(looked, scored.visual_lookback, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_default_data_type_of_torch_changes_nothing(dtype):
+    zoo = build("llava")
+    lb = lookback.load(zoo.model, zoo.processor)
+
+    def ask():
+        drawn = lb.sample(noise(), QUESTION, 2, max_new_tokens=5, seed=1, top_log_probs=3)
+        hidden = lb.knockout(noise(), QUESTION, RESPONSES, layers=(0, 3), share=0.4)
+        looked = lb.look(noise(), QUESTION, RESPONSES[0]).weights
+        found = [*drawn, *hidden]
+        rows = [getattr(one, name).tolist() for one in found for name in SIGNALS]
+        return rows, [one.top.log_prob.tolist() for one in drawn], looked.tolist()
+
+    plain = ask()
+    torch.set_default_dtype(dtype)
+    try:
+        assert ask() == plain
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_autocast_is_refused_by_name():
+    """Around a call, around loading, and inside the model."""
+    zoo = build("llava")
+    lb = lookback.load(zoo.model, zoo.processor)
+    wrapped = copy.deepcopy(zoo.model)
+    wrapped.forward = torch.autocast("cpu", dtype=torch.bfloat16)(wrapped.forward)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for ask in (
+            lambda: lb.score(noise(), QUESTION, ["a dog"]),
+            lambda: lb.sample(noise(), QUESTION, 2, max_new_tokens=2),
+            lambda: lb.look(noise(), QUESTION, "a dog"),
+            lambda: lookback.load(copy.deepcopy(zoo.model), zoo.processor),
+        ):
+            with pytest.raises(ValueError, match=r"autocast.*bfloat16"):
+                ask()
+        with torch.autocast("cpu", enabled=False):
+            assert len(lb.score(noise(), QUESTION, ["a dog"])) == 1
+    with pytest.raises(lookback.UnsupportedModelError, match=r"bfloat16.*autocast"):
+        lookback.load(wrapped, zoo.processor)
+
+
 def test_the_model_is_left_as_it_was():
     _, decoder, inputs = setup("paligemma2")
     before = [c._attn_implementation for c in decoder.configs]

@@ -77,9 +77,50 @@ class TestScore:
         (ended,) = lb.score(noise(), QUESTION, [[30, 31]], keep_end=True)
         assert ended.token_ids.tolist() == [30, 31, 40]
 
+    def test_it_is_the_end_that_the_chat_template_writes(self):
+        """Gemma's config names the end of a text first, and the end of a turn behind it."""
+        zoo = build("gemma3")
+        gemma = lookback.load(zoo.model, zoo.processor)
+        end = zoo.processor.tokenizer.convert_tokens_to_ids("<end_of_turn>")
+        assert gemma.end_tokens.index(end) == 1
+        given = [[30, 31], [30, 31, end], [30, 31, gemma.end_tokens[0]]]
+        found = gemma.score(noise(), QUESTION, given, keep_end=True)
+        assert [c.token_ids.tolist()[2:] for c in found] == [[end], [end], gemma.end_tokens[:1]]
+
     def test_an_unknown_source_is_said_before_any_image_is_read(self, lb):
         with pytest.raises(lookback.SourceError):
             lb.score("no-such-picture.png", QUESTION, ["a"], source="image:7")
+
+    def test_tensors_of_ids(self, lb):
+        (listed,) = lb.score(noise(), QUESTION, [[30, 31]])
+        ids = torch.tensor([30, 31])
+        for given in ([ids], ids[None], [list(ids)], [ids.to(torch.uint8)]):
+            same(lb.score(noise(), QUESTION, given)[0], listed)
+        assert lb.look(noise(), QUESTION, ids).token_ids.tolist() == [30, 31]
+        for wrong in (ids, [ids[None]], [ids.float()], [ids > 0]):
+            with pytest.raises(ValueError, match="response 0"):
+                lb.score(noise(), QUESTION, wrong)
+
+    @pytest.mark.parametrize("name", ["keep_end", "by_layer"])
+    def test_what_is_neither_true_nor_false_is_named(self, lb, name):
+        with pytest.raises(ValueError, match=f"{name} = 'no'"):
+            lb.score(noise(), QUESTION, ["a"], **{name: "no"})
+
+    @pytest.mark.parametrize(
+        "setting", [{"share": True}, {"share": "1"}, {"share": np.nan}, {"layers": (False, True)}]
+    )
+    def test_what_cannot_be_hidden_is_named(self, lb, setting):
+        given = {"layers": (0, 2), "share": 0.5} | setting
+        with pytest.raises(ValueError, match=f"{next(iter(setting))} = "):
+            lb.knockout(noise(), QUESTION, ["a"], **given)
+
+    def test_arrays_are_images(self, lb):
+        pixels = np.asarray(noise())
+        shown = lb.score(noise(), QUESTION, ["a red circle"])
+        for image in (pixels, torch.tensor(pixels)):
+            found = lb.score(image, QUESTION, ["a red circle"])
+            same(found[0], shown[0])
+            assert found.messages == shown.messages
 
     def test_a_placeholder_among_the_ids_is_refused(self, lb):
         with pytest.raises(ValueError, match="is the image placeholder"):
@@ -209,11 +250,27 @@ class TestSample:
             {"max_new_tokens": 0},
             {"seed": -1},
             {"temperature": float("nan")},
+            {"stop": 1},
+            {"stop": [1]},
+            {"stop": ["a", None]},
+            {"stop": b"a"},
+            {"keep_end": "no"},
+            {"by_layer": 2},
+            {"source": 2},
         ],
     )
     def test_bad_settings_are_named(self, lb, settings):
         with pytest.raises(ValueError, match=next(iter(settings))):
             lb.sample(noise(), QUESTION, **({"n": 2} | settings))
+
+    def test_numbers_of_numpy_are_kept_as_pythons_own(self, lb):
+        numbers = {"n": 2, "temperature": 0.5, "top_p": 0.75, "top_k": 9, "seed": 3}
+        given = {name: np.array(number)[()] for name, number in numbers.items()}
+        given |= {"max_new_tokens": np.uint8(4), "stop": np.array(["zz"])}
+        found = lb.sample(noise(), QUESTION, **given)
+        assert found.sampling == numbers | {"max_new_tokens": 4, "stop": ["zz"]}
+        json.dumps(found.to_dict())
+        found.to_arrow()
 
 
 def cands_prompt(cands):
@@ -267,6 +324,11 @@ class TestGenerate:
             lb._prompter.tokenizer, "batch_decode", lambda ids, **settings: [" a cat\n"] * len(ids)
         )
         assert lb.generate(noise(), ["what?", "who?"], max_new_tokens=2) == ["a cat"] * 2
+
+    @pytest.mark.parametrize("prompts", [5, b"what?", ["what?", 5], [None]])
+    def test_prompts_that_are_no_texts_are_named(self, lb, prompts):
+        with pytest.raises(ValueError, match="prompts = "):
+            lb.generate(noise(), prompts)
 
     def test_without_an_image(self, lb):
         assert len(lb.generate(None, ["hello", "who"], max_new_tokens=3)) == 2

@@ -1,10 +1,24 @@
 """The contract's own words: what is registered, what `load` passes on, what is refused."""
 
+import inspect
+import pydoc
+
 import pytest
 from toy_engine import ToyEngine
 
-from lookback.engines import ENGINES, AbilityError, EngineKind, engine, load, refuse, require
+from lookback.engines import (
+    ENGINES,
+    AbilityError,
+    Engine,
+    EngineKind,
+    engine,
+    load,
+    refuse,
+    require,
+)
 from lookback.engines.checks import Check, CheckReport
+from lookback.engines.transformers import TransformersEngine
+from lookback.engines.vllm.engine import VllmEngine
 
 
 @pytest.fixture
@@ -46,9 +60,26 @@ def test_load_passes_on_what_an_engine_takes(given):
 
 @pytest.mark.parametrize("settings", [{"width": 1}, {"depth": 1, "width": 1}])
 def test_a_setting_that_is_not_there_is_named_with_those_that_are(given, settings):
-    with pytest.raises(TypeError, match=r"'strict' has no setting 'width'; it has: depth$"):
+    with pytest.raises(TypeError, match="'strict' has no setting 'width'; it has: depth"):
         load("a", engine="strict", **settings)
     assert given == []
+
+
+@pytest.mark.parametrize("name", [name for name in vars(Engine) if callable(vars(Engine)[name])])
+@pytest.mark.parametrize("kind", [TransformersEngine, VllmEngine])
+def test_help_on_a_method_is_the_contracts_documentation(kind, name):
+    if not name.startswith("_"):
+        assert inspect.getdoc(getattr(kind, name)) == inspect.getdoc(getattr(Engine, name))
+
+
+def test_help_on_sample_and_load_shows_the_arguments_and_the_result():
+    told = pydoc.render_doc(TransformersEngine.sample, renderer=pydoc.plaintext)
+    for name in inspect.signature(Engine.sample).parameters.keys() - {"self"}:
+        assert f"{name}: " in told.partition("Args:")[2]
+    assert inspect.signature(load).return_annotation == "Engine"
+    told = pydoc.render_doc(load, renderer=pydoc.plaintext)
+    for setting in ENGINES.get("transformers").settings:
+        assert setting in told
 
 
 def test_what_an_engine_cannot_do_is_said_with_what_it_can():

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import DynamicCache
+from transformers import DynamicCache, EosTokenCriteria, MaxLengthCriteria, StoppingCriteriaList
 
-from lookback.engines.transformers.generation import Generation
+from lookback.engines.transformers.generation import Endings, Generation
 from lookback.signals import SIGNALS
 
 IMAGE, VOCAB = 9, 12
@@ -15,7 +15,7 @@ PROMPT = torch.tensor([[9, 9, 1, 2]])
 
 
 def generation(given=PROMPT, returned=1, **more):
-    return Generation(given, returned, (IMAGE,), 1, [0], more.pop("padding", None), **more)
+    return Generation(given, returned, (IMAGE,), 1, more.pop("padding", None), **more)
 
 
 def one_pass(call, ids, cache=None, *, share=0.5, scale=1.0, mask=None):
@@ -25,6 +25,15 @@ def one_pass(call, ids, cache=None, *, share=0.5, scale=1.0, mask=None):
     call.add(torch.full((len(ids), 1, 1), share))
     logits = torch.arange(float(VOCAB)).expand(len(ids), ids.shape[1], -1) * scale
     call.after(SimpleNamespace(logits=logits, past_key_values=cache))
+
+
+def new_ids(call, prompt):
+    """The rows of a prompt and their ids, none of which ended before the call did."""
+    call.endings = Endings([])
+    rows, tokens = len(call.prompt), call.sequences.shape[1] - call.prompt.shape[1]
+    for _ in range(tokens):
+        call.endings(torch.zeros(rows, 1), None)
+    return [(row, ids) for row, ids, finish in call.responses(prompt) if finish == "length"]
 
 
 def two_tokens():
@@ -58,7 +67,7 @@ def test_each_token_has_the_signals_of_the_pass_before_it():
     rows = [torch.arange(float(VOCAB)) * scale for scale in (1, 2)]
     expected = [row.log_softmax(-1)[token] for row, token in zip(rows, (5, 3), strict=True)]
     np.testing.assert_allclose(found["log_prob"], expected, rtol=1e-5)
-    assert call.responses(0) == [(0, [5, 3])]
+    assert new_ids(call, 0) == [(0, [5, 3])]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +92,7 @@ def test_what_was_returned_is_remembered_as_it_was():
     assert call.returned_these(out.clone())
     out[0, -1] = 4
     assert not call.returned_these(out)
-    assert call.responses(0) == [(0, [5, 3])]
+    assert new_ids(call, 0) == [(0, [5, 3])]
 
 
 def test_the_prompt_is_remembered_as_it_was():
@@ -171,8 +180,8 @@ def test_rows_belong_to_the_prompt_they_were_made_from():
         out = torch.cat([rows, torch.tensor([[4], [5], [6], [7]])], 1)
         assert call.finish(out)
         assert [call.prompt_ids(i) for i in range(2)] == [[9, 1], [9, 1, 2]]
-        assert call.responses(0) == [(0, [4]), (1, [5])]
-        assert call.responses(1) == [(2, [6]), (3, [7])]
+        assert new_ids(call, 0) == [(0, [4]), (1, [5])]
+        assert new_ids(call, 1) == [(2, [6]), (3, [7])]
     with pytest.raises(ValueError, match="other tokens than generate was"):
         one_pass(generation(given, 2), given.repeat(2, 1))
 
@@ -186,3 +195,26 @@ def test_a_first_pass_knows_how_many_keys_there_are():
     call = generation()
     call.before(PROMPT, cache)
     assert call.keys == 4
+
+
+def test_criteria_that_remember_say_what_they_would_say():
+    """Criteria may answer for each row, or once for all; an end token counts before the length."""
+    plain = [MaxLengthCriteria(3), EosTokenCriteria([7]), lambda ids, scores: ids[:, -1] == 8]
+    plain += [lambda ids, scores: False]
+    endings, rows = (
+        Endings(plain),
+        torch.tensor([[7, 7, 7], [1, 8, 7], [1, 2, 7], [1, 2, 8], [1] * 3]),
+    )
+    for end in (1, 2, 3):
+        said = StoppingCriteriaList(plain)(rows[:, :end], None)
+        assert torch.equal(endings(rows[:, :end], None), said)
+    assert endings.of_rows(3) == [(0, "end"), (2, "stop"), (2, "end"), (3, "stop"), (3, "length")]
+    assert endings.of_rows(2)[2] == (2, "length")  # steps that generate took back do not count
+    assert endings.of_rows(4) is None
+
+
+def test_where_rows_ended_is_not_guessed():
+    call = two_tokens()
+    call.finish(torch.tensor([[9, 9, 1, 2, 5, 3]]))
+    with pytest.raises(ValueError, match="stopping criteria"):
+        call.responses(0)

@@ -27,6 +27,8 @@ from lookback.engines.transformers.habits import (
     _tolerances,
     _words,
 )
+from lookback.engines.transformers.passes import RotationError
+from lookback.engines.transformers.slow import slow_signals
 from lookback.signals import SIGNALS
 
 RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52]]
@@ -270,7 +272,7 @@ def test_positions_that_all_turn_at_a_length(after):
     prefix = prefill(decoder, inputs)
     response = RESPONSES[0]
     if 0 <= after < len(response) - 1:
-        with pytest.raises(ValueError, match="turns all its positions in another way"):
+        with pytest.raises(RotationError, match=r"inv_freq.* shorter"):
             decoder.score(prefix, [response])
         response = response[: after + 1]
     found = decoder.score(prefix, [response])[0]
@@ -279,3 +281,98 @@ def test_positions_that_all_turn_at_a_length(after):
         expected = eager_signals(model, inputs, response[:after])[:, :after]
         found = found.cut(after)
     np.testing.assert_allclose(found.signals, expected, atol=5e-5, rtol=5e-5)
+
+
+LONG = {"short_factor": [1.0] * 8, "long_factor": [1.0 + 0.5 * i for i in range(8)]}
+
+
+def rotating(name, rope, **changes):
+    """A model of the zoo with another kind of rotary positions."""
+    model = build(name).model
+    config = copy.deepcopy(model.config)
+    text = config.get_text_config()
+    text.rope_parameters = text.rope_parameters | rope
+    for key, value in changes.items():
+        setattr(text, key, value)
+    made = type(model)(config).eval().requires_grad_(False)
+    made.load_state_dict(model.state_dict())
+    return made
+
+
+def picture_prompt(name):
+    """A prompt with more vision tokens than positions, where a model counts so; and its source."""
+    zoo = build(name)
+    inputs = inputs_of(lookback.load(zoo.model, zoo.processor), noise(size=(96, 96)), QUESTION)
+    return inputs, inputs["input_ids"][0] == zoo.model.config.image_token_id
+
+
+def next_position(name, inputs):
+    """Where the model places the first token of a response."""
+    with torch.no_grad():
+        return inputs["input_ids"].shape[1] + int(build(name).model(**inputs).rope_deltas)
+
+
+@pytest.mark.parametrize("after", [-1, 0, 2, 5, 7])
+@pytest.mark.parametrize("name", ["qwen2_vl", "qwen3_vl"])
+def test_a_rotation_that_changes_at_a_position_not_at_a_number_of_tokens(name, after):
+    """Exact while one rotation holds for prompt and response, else refused in every way."""
+    inputs, source = picture_prompt(name)
+    switch = next_position(name, inputs) + after
+    assert switch < inputs["input_ids"].shape[1]
+    rope = {"rope_type": "longrope", "original_max_position_embeddings": switch, **LONG}
+    model = rotating(name, rope | {"factor": 8.0})
+    decoder, response = Decoder(model), RESPONSES[0]
+    prefix = decoder.prefill(inputs, source)
+    drawing = {"temperature": 1.0, "top_p": 1.0, "top_k": None, "seed": 1, "end_tokens": []}
+    ways = [
+        lambda: decoder.score(prefix, [response])[0],
+        lambda: decoder.sample(prefix, 2, max_new_tokens=len(response), **drawing)[0],
+        lambda: decoder.look(inputs, source, response, (0, decoder.layers)),
+        lambda: decoder.knockout(prefix, [response], (0, 1), 0.5),
+    ]
+    if 0 <= after < len(response) - 1:
+        for way in ways:
+            with pytest.raises(RotationError, match="inv_freq"):
+                way()
+        return
+    scored, drawn, looked, _ = (way() for way in ways)
+    for found in (scored, drawn):
+        slow = slow_signals(model, inputs, source[None], [found.token_ids])[0]
+        expected = np.stack([slow[name] for name in SIGNALS])
+        np.testing.assert_allclose(found.signals, expected, atol=5e-5, rtol=5e-5)
+    np.testing.assert_allclose(looked.sum(1), scored.signals[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("shift", [0, 5])
+def test_frequencies_that_grow_with_positions_that_are_given(shift):
+    """Dynamic: where fewer tokens than the model takes stand at later positions."""
+    zoo = build("llava")
+    inputs = inputs_of(lookback.load(zoo.model, zoo.processor), noise(), QUESTION)
+    length, response = inputs["input_ids"].shape[1], RESPONSES[0]
+    inputs["position_ids"] = torch.arange(length)[None] + shift
+    rope = {"rope_type": "dynamic", "factor": 8.0}
+    model = rotating("llava", rope, max_position_embeddings=length + len(response))
+    decoder = Decoder(model)
+    prefix = prefill(decoder, inputs)
+    if shift:
+        with pytest.raises(RotationError, match="inv_freq"):
+            decoder.score(prefix, [response])
+        response = response[:2]
+    (found,) = decoder.score(prefix, [response])
+    places = torch.arange(length + len(response))[None] + shift
+    expected = eager_signals(model, inputs | {"position_ids": places}, response)
+    np.testing.assert_allclose(found.signals, expected, atol=5e-5, rtol=5e-5)
+
+
+def test_who_has_ended_does_not_meet_another_rotation():
+    """Where a look at what was drawn is dear, steps are taken that nobody needs."""
+    inputs, source = picture_prompt("qwen2_vl")
+    switch = next_position("qwen2_vl", inputs)
+    rope = {"rope_type": "longrope", "original_max_position_embeddings": switch, **LONG}
+    decoder = Decoder(rotating("qwen2_vl", rope | {"factor": 8.0}))
+    decoder.look_every = 4
+    drawn = decoder.sample(
+        decoder.prefill(inputs, source), 3, temperature=1.0, top_p=1.0, top_k=None,
+        max_new_tokens=9, seed=1, end_tokens=range(decoder.vocab),
+    )  # fmt: skip
+    assert [(len(one.token_ids), one.finish) for one in drawn] == [(1, "end")] * 3

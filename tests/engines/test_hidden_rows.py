@@ -142,3 +142,15 @@ def test_a_layer_that_would_show_them_is_refused(lb, monkeypatch):
     monkeypatch.setattr(HiddenKeys, "mask", lambda self, base, **kwargs: base(**kwargs))
     with pytest.raises(UnsupportedModelError, match="shows tokens that were to be hidden"):
         lb.knockout(noise(), QUESTION, RESPONSES, layers=(0, 1), share=0.5, rows="all")
+
+
+def test_rows_behind_a_window_do_not_vouch_for_those_before(monkeypatch):
+    """By its window alone the last row sees nothing of the picture."""
+    zoo = build("llava+mistral")
+    engine = lookback.load(zoo.model, zoo.processor)
+    settings = {"layers": (0, 1), "share": 0.5, "rows": "all"}
+    long = "and what is in it, who is it, and where? " * 3
+    assert len(engine.knockout(noise(), long, RESPONSES, **settings)) == len(RESPONSES)
+    monkeypatch.setattr(HiddenKeys, "mask", lambda self, base, **kwargs: base(**kwargs))
+    with pytest.raises(UnsupportedModelError, match="shows tokens that were to be hidden"):
+        engine.knockout(noise(), long, RESPONSES, **settings)

@@ -140,8 +140,8 @@ def test_all_vision_tokens_can_go(lb):
         ({"layers": (0, 9), "share": 0.5}, r"layers 0-9 .* has 3 attention layers"),
         ({"layers": (1, 1), "share": 0.5}, "layers 1-1"),
         ({"share": 0.5}, r"layers 10-25 .* has 3"),  # LLaVA-1.5's own, on a shallow model
-        ({"layers": (0, 1), "share": 0.0}, r"share .* = 0.0: must be in \(0, 1\]"),
-        ({"layers": (0, 1), "share": 1.1}, r"share .* = 1.1"),
+        ({"layers": (0, 1), "share": 0.0}, "share = 0.0"),
+        ({"layers": (0, 1), "share": 1.1}, "share = 1.1"),
     ],
 )
 def test_wrong_settings_are_named(lb, settings, message):

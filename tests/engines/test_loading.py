@@ -6,11 +6,20 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from engines.reference import noise
-from transformers import AutoModelForImageTextToText, AutoProcessor, PreTrainedModel
+from huggingface_hub import constants as hub
+from huggingface_hub.errors import HfHubHTTPError
+from transformers import (
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+)
 from zoo import build
 
 import lookback
@@ -58,6 +67,138 @@ def test_a_hub_id_that_is_not_there_names_both(name):
         lookback.load(name)
     assert f"hf download {name}" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def unreachable(monkeypatch, tmp_path):
+    """A hub that cannot be connected to, an empty cache; and where connections went."""
+    connected = []
+
+    def refuse(address, *args, **options):
+        connected.append(address)
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr("socket.create_connection", refuse)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # the hub library's, between attempts
+    monkeypatch.setattr(hub, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(hub, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    return connected
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once(unreachable):
+    with pytest.raises(OSError, match="Connection refused") as error:
+        lookback.load("nobody/nothing")
+    assert "hf download nobody/nothing" in str(error.value)
+    assert len(unreachable) == 1
+    with pytest.raises(OSError, match="Connection refused"):
+        lookback.load(build("llava").model, "nobody/nothing")
+    assert len(unreachable) == 2
+
+
+def test_what_is_in_the_cache_needs_no_hub(unreachable, tmp_path):
+    """It is asked once for the model and once for the processor, not for every file."""
+    commit = "0" * 40
+    folder = tmp_path / "cache" / "models--somebody--something"
+    shutil.copytree(LVLM, folder / "snapshots" / commit)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text(commit)
+    assert lookback.load("somebody/something").identity().revision == commit
+    assert len(unreachable) == 2
+
+
+def test_a_hub_that_answers_is_asked_as_ever(unreachable, monkeypatch, asked):
+    """Also if it says no: a model that is private or not there is from_pretrained's to explain."""
+    answers = [None, HfHubHTTPError("401", response=SimpleNamespace(headers={}, request=None))]
+
+    def metadata(url, **options):
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+
+    monkeypatch.setattr("lookback.engines.transformers.loading.get_hf_file_metadata", metadata)
+    for _ in range(2):
+        lookback.load("somebody/something", processor=LVLM)
+    assert ["local_files_only" in call for call in asked] == [False, False]
+
+
+def test_a_model_of_text_alone_is_called_so(tmp_path):
+    size = {"hidden_size": 8, "intermediate_size": 8, "vocab_size": 9}
+    config = LlamaConfig(**size, num_hidden_layers=1, num_attention_heads=1)
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    with pytest.raises(lookback.UnsupportedModelError, match="is a 'llama' model") as error:
+        lookback.load(tmp_path)
+    assert str(tmp_path) in str(error.value)
+    assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("name", "of"),
+    [
+        ("llava", "qwen2_5_vl"),
+        ("llava", "gemma3"),
+        ("qwen2_5_vl", "mistral3"),  # with the same image token, from here on
+        ("internvl", "qwen2_5_vl"),
+        ("paligemma", "gemma3"),
+    ],
+)
+def test_the_processor_of_another_model_is_refused_at_once(name, of):
+    model, processor = build(name).model, build(of).processor
+    with pytest.raises(lookback.UnsupportedModelError) as error:
+        lookback.load(model, processor)
+    assert type(processor).__name__ in str(error.value)
+    assert type(model).__name__ in str(error.value)
+
+
+def test_the_processor_of_another_model_that_fits_is_taken():
+    lb = lookback.load(build("qwen2_5_vl").model, build("qwen2_vl").processor)
+    assert lb.sample(noise(), "what?", 1, max_new_tokens=1)
+
+
+def test_the_model_is_not_run_for_its_own_processor():
+    zoo, runs = build("llava"), []
+    hook = zoo.model.register_forward_pre_hook(lambda *run: runs.append(run))
+    try:
+        lookback.load(zoo.model, zoo.processor)
+    finally:
+        hook.remove()
+    assert runs == []
+
+
+def test_a_processor_with_tokens_that_the_model_does_not_know_is_refused(monkeypatch):
+    zoo = build("llava")
+    monkeypatch.setattr(zoo.model, "get_input_embeddings", lambda: torch.nn.Embedding(5, 1))
+    with pytest.raises(lookback.UnsupportedModelError, match="the model knows 5"):
+        lookback.load(zoo.model, zoo.processor)
+
+
+@pytest.mark.parametrize("part", ["tokenizer", "image_processor"])
+def test_a_part_of_a_processor_is_none(part):
+    zoo = build("llava")
+    with pytest.raises(TypeError, match=type(getattr(zoo.processor, part)).__name__):
+        lookback.load(zoo.model, getattr(zoo.processor, part))
+
+
+def test_a_model_without_weights_is_refused_and_one_put_aside_is_not():
+    zoo = build("llava")
+    with torch.device("meta"):
+        model = type(zoo.model)(zoo.model.config)
+    with pytest.raises(lookback.UnsupportedModelError, match="meta"):
+        lookback.load(model, zoo.processor)
+    for module in model.modules():
+        module._hf_hook = None  # as accelerate marks what it fetches when it is needed
+    assert lookback.load(model, zoo.processor).model is model
+
+
+@pytest.mark.parametrize("model", [5, b"model"])
+def test_what_is_no_model_is_named(model):
+    with pytest.raises(TypeError, match=f"got {type(model).__name__}"):
+        lookback.load(model)
+
+
+def test_whether_code_is_trusted_is_true_or_false():
+    with pytest.raises(ValueError, match="trust_remote_code = 'no'"):
+        lookback.load(trust_remote_code="no")
 
 
 def test_the_processors_name_too():

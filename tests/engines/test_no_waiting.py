@@ -11,6 +11,7 @@ from engines.reference import prefill
 from engines.test_decoder import setup
 
 from lookback.engines.transformers import decoder, logits
+from lookback.engines.transformers.passes import RotationError
 
 PRETEND = Path(__file__).with_name("pretend_device.py")
 
@@ -85,11 +86,16 @@ def test_where_positions_turn_every_step_is_looked_at(monkeypatch):
     _, passes, inputs = setup("llava")
     prefix = prefill(passes, inputs)
     monkeypatch.setattr(decoder, "cheap_to_read", lambda tensor: False)
-    passes.switches = [prefix.length + 2]
+
+    def check_rotation(prefix, fed, rows):
+        if fed + rows > 2:
+            raise RotationError(f"after {fed} tokens")
+
+    monkeypatch.setattr(passes, "_check_rotation", check_rotation)
     settings = {"temperature": 1.0, "top_p": 1.0, "top_k": None, "max_new_tokens": 9, "seed": 0}
     drawn = passes.sample(prefix, 3, end_tokens=range(passes.vocab), **settings)
     assert [one.finish for one in drawn] == ["end"] * 3
-    with pytest.raises(ValueError, match=f"goes on beyond {prefix.length + 2}"):
+    with pytest.raises(RotationError, match="after 2 tokens"):
         passes.sample(prefix, 3, end_tokens=[], **settings)
 
 

@@ -1,6 +1,8 @@
 """Prompts that are kept: the same numbers as without, and fewer tokens through the model."""
 
+import copy
 import dataclasses
+import functools
 from contextlib import contextmanager
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 import torch
 from engines.contract import chat
 from engines.reference import QUESTION, noise
-from zoo import TOLERANCE, build
+from zoo import OLDEST, TOLERANCE, build
 
 import lookback
 from lookback.conversations import Conversation
@@ -39,17 +41,18 @@ def engine(name):
 
 @contextmanager
 def counting(lb):
-    """How many tokens each pass of the model had."""
-    seen = []
+    """How many tokens each pass of the model had. Not by a hook: that would be a change of it."""
+    seen, kind = [], type(lb.model)
+    forward = kind.forward
 
-    def count(model, args, kwargs):
+    @functools.wraps(forward)
+    def counted(model, *args, **kwargs):
         seen.append(kwargs["input_ids"].shape[1])
+        return forward(model, *args, **kwargs)
 
-    hook = lb.model.register_forward_pre_hook(count, with_kwargs=True)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "forward", counted)
         yield seen
-    finally:
-        hook.remove()
 
 
 def conversation(question=QUESTION):
@@ -388,3 +391,128 @@ def test_positions_that_a_processor_gives_go_on():
             np.testing.assert_allclose(a.signals, b.signals, atol=1e-5, rtol=1e-4)
         assert prefix.positions.tolist() == [[prefix.length + 7]]
     assert (kept.new, kept.continued) == (2, 2)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_rotation_by_length_goes_the_plain_way(known, monkeypatch):
+    """Known by its name, or found by what it does: questions end on both sides of the switch."""
+    if not known:
+        monkeypatch.setattr(stems, "BY_LENGTH", ())
+    zoo = build("qwen2_vl")
+    config = copy.deepcopy(zoo.model.config)
+    rope = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
+    config.text_config.rope_parameters |= rope | {"original_max_position_embeddings": 32}
+    model = type(zoo.model)(config).eval().requires_grad_(False)
+    model.load_state_dict(zoo.model.state_dict())
+    lb = lookback.load(model, zoo.processor)
+    questions = ["who?", "what?", "how many dogs are there in it, and what are they doing?", "yes?"]
+    plain = [score(lb, question, responses=["a"]) for question in questions]
+    kept = lb.keep_prefixes(8)
+    for question, expected in zip(questions, plain, strict=True):
+        same(score(lb, question, responses=["a"]), expected)
+    if not OLDEST:  # transformers 5.16 does not switch here
+        assert (kept.new, kept.continued) == ((4, 0) if known else (3, 1))
+
+
+class Adapter(torch.nn.Module):
+    """A low-rank addition to a layer that can be switched off and merged, as PEFT's is."""
+
+    def __init__(self, base):
+        super().__init__()
+        torch.manual_seed(0)
+        self.base_layer = base
+        self.lora = torch.nn.ParameterDict(
+            {name: 0.1 * torch.randn_like(base.weight) for name in ("one", "two")}
+        )
+        self._active_adapter = ["one"]
+        self._disable_adapters = False
+        self.scaling = {"one": 1.0, "two": 1.0}
+
+    def forward(self, x):
+        out = self.base_layer(x)
+        for name in [] if self._disable_adapters else self._active_adapter:
+            out = out + self.scaling[name] * (x @ self.lora[name].T)
+        return out
+
+
+def projection(model):
+    return model.get_decoder().layers[0].self_attn.k_proj
+
+
+def adapted(model):
+    model.get_decoder().layers[0].self_attn.k_proj = Adapter(projection(model))
+
+
+def doubled(model):
+    return {name: 2 * value for name, value in model.state_dict().items() if "k_proj" in name}
+
+
+def numbered(tensor):
+    """The same numbers, to be written without a word to torch."""
+    return tensor.detach().numpy()
+
+
+CHANGES = {
+    "load_state_dict": lambda m: m.load_state_dict(doubled(m), strict=False),
+    "load_state_dict, assign": lambda m: m.load_state_dict(doubled(m), strict=False, assign=True),
+    "in place": lambda m: projection(m).weight.mul_(2),
+    ".data": lambda m: projection(m).weight.data.mul_(2),
+    ".data =": lambda m: setattr(projection(m).weight, "data", 2 * projection(m).weight.data),
+    "numpy": lambda m: np.multiply(
+        numbered(projection(m).weight), 2, out=numbered(projection(m).weight)
+    ),
+    "double": lambda m: m.double(),
+    "another layer": lambda m: setattr(
+        m.get_decoder().layers[0].self_attn, "k_proj", torch.nn.Linear(64, 64, bias=False)
+    ),
+    "attention": lambda m: m.set_attn_implementation("eager"),
+    "a setting": lambda m: setattr(m.get_decoder().layers[0].self_attn, "scaling", 0.5),
+    "a config": lambda m: setattr(m.config, "vision_feature_layer", -1),
+    "a hook": lambda m: projection(m).register_forward_hook(lambda *args: 2 * args[-1]),
+    "a function": lambda m: setattr(projection(m), "forward", lambda x: x + 1),
+    "an adapter": adapted,
+    "an adapter off": lambda m: setattr(projection(m), "_disable_adapters", True),
+    "another adapter": lambda m: projection(m)._active_adapter.__setitem__(0, "two"),
+    "an adapter's share": lambda m: projection(m).scaling.__setitem__("one", 2.0),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_the_model_is_noticed(change):
+    zoo = build("llava")
+    model = copy.deepcopy(zoo.model)
+    if "adapter" in change and change != "an adapter":
+        adapted(model)
+    lb = lookback.load(model, zoo.processor)
+    kept = lb.keep_prefixes(8)
+    before = [score(lb, question) for question in QUESTIONS[:3]]
+    assert (kept.new, kept.continued) == (2, 1)
+    CHANGES[change](model)
+    model.eval()
+    found = [score(lb, question) for question in QUESTIONS[:3]]
+    assert (kept.new, kept.continued) == (4, 2)  # as the first time, the trial too
+    score(lb, QUESTIONS[0])
+    assert kept.same == 1
+    lb.keep_prefixes(0)
+    for one, question, old in zip(found, QUESTIONS, before, strict=False):
+        same(one, score(lb, question))
+        # Bits for the attention, which computes the same.
+        assert change == "attention" or (one[0].log_prob != old[0].log_prob).any()
+
+
+@pytest.mark.parametrize("name", ["embedded", "qwen2_vl", "gemma3"])
+def test_what_is_no_change_of_the_model_drops_nothing(name):
+    """Other calls, one's own passes, and numbers written that are the same."""
+    lb = engine(name)
+    kept = lb.keep_prefixes(8)
+    score(lb)
+    inputs, _ = lb._inputs(conversation())
+    with torch.no_grad():
+        lb.model(**inputs)
+    lb.model.generate(**inputs, max_new_tokens=3, do_sample=False)
+    lb.generate(noise(2), QUESTION, max_new_tokens=2)
+    lb.look(noise(1), QUESTION, RESPONSES[0])
+    with lookback.record(lb):
+        lb.model.generate(**inputs, max_new_tokens=2, do_sample=False)
+    score(lb)
+    assert (kept.new, kept.same) == (1, 1)

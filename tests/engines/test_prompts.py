@@ -78,6 +78,12 @@ def test_an_empty_response_is_refused(lb, text):
         lb.score(noise(), QUESTION, ["fine", text])
 
 
+def test_a_response_that_is_too_long_is_refused(lb, monkeypatch):
+    monkeypatch.setenv("LOOKBACK_MAX_TEXT_CHARACTERS", "100")
+    with pytest.raises(ValueError, match=r"response 1: .*LOOKBACK_MAX_TEXT_CHARACTERS"):
+        lb.score(noise(), QUESTION, ["fine", "a" * 101])
+
+
 def test_special_tokens_in_a_response_are_refused(lb):
     token = lb._prompter.tokenizer.eos_token
     with pytest.raises(ValueError, match="special token"):

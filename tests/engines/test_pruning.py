@@ -11,6 +11,7 @@ import lookback
 from lookback.benchmarks.base import get_benchmark
 from lookback.engines.transformers.continuations import Continuation, tokens_drawn, without_repeated
 from lookback.engines.transformers.decoder import Decoder
+from lookback.engines.transformers.logits import streams
 from lookback.engines.transformers.rows import MULTIPLE
 from lookback.signals import SIGNALS, Candidates
 from lookback.steering.pruning import Pruning, pruned_at, pruning_of
@@ -200,6 +201,20 @@ def test_what_was_searched_scores_the_same(name):
     filled = [c for c in found if len(c.tokens)]
     for a, b in zip(filled, lb.score(noise(), QUESTION, filled), strict=True):
         np.testing.assert_allclose(stack(a), stack(b), atol=1e-5, rtol=1e-4)
+
+
+def test_forks_draw_from_random_streams_of_their_own(embedded, scene, monkeypatch):
+    """Number i draws from the stream (seed, i): no two numbers of a search share one."""
+    numbers = []
+
+    def counted(seed, n, steps, first=0):
+        numbers.extend(range(first, first + n))
+        return streams(seed, n, steps, first)
+
+    monkeypatch.setattr("lookback.engines.transformers.rows.streams", counted)
+    found = search(embedded, scene.image, scene.question)
+    assert any(c.parent is not None for c in found)
+    assert numbers == list(range(len(numbers)))
 
 
 def test_a_search_is_fixed_by_its_seed_and_tells_its_tree(embedded, scene):

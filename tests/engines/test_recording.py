@@ -1,5 +1,7 @@
 """`lookback.record` around other people's generate: what it sees, refuses and leaves behind."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,8 @@ from zoo import build
 
 import lookback
 from lookback.conversations import Conversation
+from lookback.engines.transformers.support import decoder_configs
+from lookback.engines.transformers.tap import tapped
 from lookback.signals import SIGNALS
 
 
@@ -165,9 +169,14 @@ def test_foreign_output_is_refused(lb, inputs):
             rec.candidates(foreign)
 
 
+def names(config):
+    """The name of the attention function, and whether it is the tap's."""
+    return config._attn_implementation, type(config._attn_implementation)
+
+
 def state(model):
     return (
-        [c._attn_implementation for c in (model.config, model.config.get_text_config())],
+        [names(c) for c in (model.config, model.config.get_text_config())],
         dict(model._forward_hooks),
         dict(model._forward_pre_hooks),
         "generate" in model.__dict__,
@@ -182,6 +191,44 @@ def test_the_model_is_left_as_it_was_also_after_an_error(lb):
     with pytest.raises(KeyError), lookback.record(lb):
         raise KeyError
     assert state(lb.model) == before
+
+
+def test_training_mode_is_refused(inputs):
+    """Also of a part, whose dropout is at work whatever the whole says, and also once inside."""
+    model = copy.deepcopy(build("qwen2_5_vl").model)
+    parts = {"": model, "layers.1": model.get_decoder().layers[1]}
+    for name, part in parts.items():
+        part.train()
+        with pytest.raises(ValueError, match=f"{name}.*training"), lookback.record(model):
+            pass
+        model.eval()
+        with lookback.record(model):
+            part.train()
+            with pytest.raises(ValueError, match=f"{name}.*training"):
+                model.generate(**inputs, max_new_tokens=2)
+        model.eval()
+
+
+def test_part_of_a_model_in_training_mode_is_not_scored(lb, monkeypatch):
+    monkeypatch.setattr(lb.model.get_decoder().layers[1].self_attn, "training", True)
+    with pytest.raises(ValueError, match=r"layers\.1.*training"):
+        lb.score(noise(), QUESTION, ["red"])
+
+
+def test_another_attention_can_be_set_inside(inputs):
+    """It is what the calls after it are recorded with, and stays."""
+    model = copy.deepcopy(build("qwen2_5_vl").model)
+    given = dict(inputs) | {"do_sample": False, "max_new_tokens": 4, "eos_token_id": -1}
+    with lookback.record(model) as rec:
+        found = [rec.candidates(model.generate(**given))[0]]
+        model.set_attn_implementation("eager")
+        out = model.generate(**given, output_attentions=True, return_dict_in_generate=True)
+        found.append(rec.candidates(out)[0])
+        with tapped(decoder_configs(model)):
+            model.set_attn_implementation("sdpa")
+    assert out.attentions[0][0].ndim == 4
+    np.testing.assert_allclose(*(one.visual_lookback for one in found), atol=1e-5)
+    assert names(model.config.get_text_config()) == ("sdpa", str)
 
 
 def test_it_does_not_nest(lb):
@@ -221,9 +268,6 @@ def test_an_engine_at_work_inside_is_not_recorded(lb, inputs):
 
 
 def test_overlapping_taps_restore_what_the_first_found(lb):
-    from lookback.engines.transformers.support import decoder_configs
-    from lookback.engines.transformers.tap import tapped
-
     before, configs = state(lb.model), decoder_configs(lb.model)
     first, second = tapped(configs), tapped(configs)
     first.__enter__()

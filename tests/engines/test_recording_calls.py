@@ -322,6 +322,127 @@ def test_a_row_padded_with_its_end_token_ends_at_the_first(llava):
     check(llava, cands, inputs)
 
 
+def write(rows, prompt):
+    """A logits processor that makes each row write its tokens; behind them the first again."""
+
+    def force(ids, scores):
+        forced = torch.full_like(scores, -torch.inf)
+        for row, tokens in enumerate(rows):
+            forced[row, (tokens + tokens[:1] * 9)[ids.shape[1] - prompt]] = 0.0
+        return forced
+
+    return force
+
+
+def ends_with(token):
+    """A stopping criterion: each row ends with its first such token."""
+    return lambda ids, scores, **_: ids[:, -1] == token
+
+
+def forced(lb, rows, image=True, **settings):
+    """What is recorded of a call that writes these tokens."""
+    inputs = inputs_of(lb, noise() if image else None)
+    force = write(rows, inputs["input_ids"].shape[1])
+    with lookback.record(lb) as rec:
+        rec.out = lb.model.generate(
+            **inputs,
+            do_sample=len(rows) > 1,
+            num_return_sequences=len(rows),
+            logits_processor=[force],
+            **{"max_new_tokens": max(map(len, rows))} | settings,
+        )
+    found = rec.candidates(rec.out)
+    check(lb, found, inputs)
+    return [(one.token_ids.tolist(), one.finish) for one in found]
+
+
+@pytest.mark.parametrize("given", [{"eos_token_id": None}, {}])
+def test_without_an_end_token_nothing_ends_a_response(family, given, monkeypatch):
+    """Not even the end token of the checkpoint: what counts is what the call itself ends with."""
+    end, rows = family.end_tokens[0], [[30, family.end_tokens[0], 31, family.end_tokens[0], 32]]
+    if not given:
+        monkeypatch.setattr(family.model.config.get_text_config(), "eos_token_id", end)
+        monkeypatch.setattr(family.model.generation_config, "eos_token_id", None)
+    assert forced(family, rows, **given) == [(rows[0], "length")]
+
+
+@pytest.mark.parametrize("pad", [40, 50, None])
+def test_padding_ids_that_the_model_wrote_are_its_own(llava, pad):
+    """Also if padding and end are one token, or no padding is known."""
+    end, last = 50, pad or 41
+    rows = [[30, 31, last, last], [last, end], [last] * 4, [32, end], [33, last, end]]
+    expected = [(rows[0], "length"), ([last], "end"), (rows[2], "length"), ([32], "end"),
+                ([33, last], "end")]  # fmt: skip
+    if pad == end:
+        expected = [([30, 31], "end"), ([], "end"), ([], "end"), ([32], "end"), ([33], "end")]
+    assert forced(llava, rows, eos_token_id=end, pad_token_id=pad) == expected
+
+
+def test_padding_ids_of_a_single_row_are_its_own(llava):
+    for ids in ([30, 31, 40, 40], [40]):
+        assert forced(llava, [ids], eos_token_id=50, pad_token_id=40) == [(ids, "length")]
+
+
+def test_a_row_ends_where_a_criterion_ended_it(llava):
+    """With its own padding ids before, and padding or (without an end token) more text behind."""
+    rows, pad, stop = [[30, 40, 60], [60], [31, 40, 40, 40], [32, 33, 34, 60]], 40, 60
+    expected = [(ids, "stop" if stop in ids else "length") for ids in rows]
+    for end in (50, None):
+        found = forced(
+            llava, rows, eos_token_id=end, pad_token_id=pad, stopping_criteria=[ends_with(stop)]
+        )
+        assert found == expected
+
+
+def test_a_stop_string_ends_a_single_row(llava):
+    word = llava.processor.tokenizer.encode("circle", add_special_tokens=False)[-1]
+    text = llava.processor.tokenizer.decode([word])
+    ids = [30, word]
+    found = forced(
+        llava,
+        [ids],
+        stop_strings=[text],
+        tokenizer=llava.processor.tokenizer,
+        max_new_tokens=5,
+        eos_token_id=50,
+    )
+    assert found == [(ids, "stop")]
+
+
+def test_prompts_of_one_call_end_each_in_its_own_place(llava):
+    """Two prompts, two sequences each, streamed to nobody; one ends before the others begin."""
+    pictures, questions = [noise(0), noise(1)], [QUESTION, "a much longer question, is it not?"]
+    asked = [Conversation.of(i, q) for i, q in zip(pictures, questions, strict=True)]
+    texts = [llava._prompter.text(one) for one in asked]
+    inputs = llava._prompter.inputs(asked, texts, llava.model)
+    rows = [[50], [30, 40, 40], [31, 40, 50], [40, 40, 40]]
+    with lookback.record(llava) as rec:
+        out = llava.model.generate(
+            **inputs,
+            do_sample=True,
+            num_return_sequences=2,
+            max_new_tokens=3,
+            eos_token_id=50,
+            pad_token_id=40,
+            logits_processor=[write(rows, inputs["input_ids"].shape[1])],
+        )
+    found = [one.token_ids.tolist() for i in (0, 1) for one in rec.candidates(out, i)]
+    assert found == [[], rows[1], [31, 40], rows[3]]
+
+
+def test_a_plain_call_inside_a_recorded_one_does_not_end_its_rows(llava):
+    """A criterion that itself asks the model something."""
+    other = inputs_of(llava, noise(3))
+
+    def ask(ids, scores, **_):
+        type(llava.model).generate(llava.model, **other, max_new_tokens=1, do_sample=False)
+        return False
+
+    rows = [[30, 31, 40], [32, 50]]
+    found = forced(llava, rows, eos_token_id=50, pad_token_id=40, stopping_criteria=[ask])
+    assert found == [(rows[0], "length"), ([32], "end")]
+
+
 def test_continuous_batching_is_refused(llava):
     ids = inputs_of(llava, None)["input_ids"]
     with lookback.record(llava):

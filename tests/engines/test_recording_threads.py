@@ -1,6 +1,8 @@
 """`lookback.record` and threads: calls do not meet, and the model is left as it was found."""
 
+import copy
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -8,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 from engines.reference import QUESTION, eager_signals, inputs_of, noise
-from transformers import TextIteratorStreamer
-from zoo import build
+from transformers import DynamicCache, TextIteratorStreamer
+from zoo import OLDEST, build
 
 import lookback
+from lookback.engines.transformers.turns import turns_of
 from lookback.signals import SIGNALS
 
-GREEDY = {"do_sample": False, "max_new_tokens": 6, "eos_token_id": -1}
+GREEDY = {"do_sample": False, "max_new_tokens": 6, "eos_token_id": None}
 
 
 def engine(name):
@@ -36,7 +39,7 @@ def check(lb, cands, image):
 
 def state(model):
     return (
-        [c._attn_implementation for c in (model.config, model.config.get_text_config())],
+        [type(c._attn_implementation) for c in (model.config, model.config.get_text_config())],
         dict(model._forward_hooks),
         dict(model._forward_pre_hooks),
         "generate" in vars(model),
@@ -245,3 +248,230 @@ def test_hooks_that_come_or_go_during_a_pass(lb, entering):
     with block:
         found = lb.score(noise(), QUESTION, ["a red circle"])[0]
     np.testing.assert_array_equal(found.visual_lookback, alone.visual_lookback)
+
+
+KEEPING = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm4v", "ernie4_5_vl_moe"]
+
+
+@pytest.fixture(params=KEEPING)
+def keeping(request, monkeypatch):
+    """A model that keeps part of a prompt on itself, and reads it in every step of generate."""
+    if OLDEST:
+        pytest.skip("transformers 5.16 cannot generate without the positions that this leaves out")
+    lb = engine(request.param)
+    plain = type(lb.model)._update_model_kwargs_for_generation
+
+    def update(self, *args, **kwargs):  # positions are then for the model to find, by itself
+        found = plain(self, *args, **kwargs)
+        found.pop("position_ids", None)
+        return found
+
+    monkeypatch.setattr(type(lb.model), "_update_model_kwargs_for_generation", update)
+    return lb
+
+
+class Relay:
+    """Two threads that take steps strictly in turns, until one of them is done."""
+
+    def __init__(self):
+        self.turn = [threading.Event(), threading.Event()]
+        self.done = False
+        self.turn[0].set()
+
+    def hand_on(self, me):
+        self.turn[me].clear()
+        self.turn[1 - me].set()
+        if not self.done:
+            assert self.turn[me].wait(60)
+
+    def run(self, works):
+        """What two functions return that are given a function to call after each step."""
+
+        def work(me):
+            assert self.turn[me].wait(60)
+            try:
+                return works[me](lambda *_, **__: self.hand_on(me) or False)
+            finally:
+                self.done = True
+                self.turn[1 - me].set()
+
+        with ThreadPoolExecutor(2) as pool:
+            jobs = [pool.submit(work, me) for me in (0, 1)]
+            return [job.result(60) for job in jobs]
+
+
+def own_loop(lb, image):
+    """Somebody's own decoding, which nobody records: the logits of its steps."""
+    inputs = inputs_of(lb, image)
+
+    @torch.no_grad()
+    def work(after_step):
+        cache, given, found = DynamicCache(config=lb.model.config.get_text_config()), inputs, []
+        for token in (30, 31, 32, 33, 34):
+            out = lb.model(**given, past_key_values=cache, use_cache=True)
+            found.append(out.logits[0, -1].tolist())
+            given = {"input_ids": torch.tensor([[token]])}
+            after_step()
+        return found
+
+    return work
+
+
+def own_call(lb, image, generate):
+    def work(after_step):
+        return generate(**inputs_of(lb, image), **GREEDY, stopping_criteria=[after_step])
+
+    return work
+
+
+def not_at_all(*_, **__):
+    return False
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_recorded_call_and_somebodys_own_loop_step_by_step(keeping, first):
+    images = [noise(1, (120, 40)), noise(2)]
+    loop = own_loop(keeping, images[1])
+    expected = loop(not_at_all)
+    with lookback.record(keeping) as rec:
+        call = own_call(keeping, images[0], keeping.model.generate)
+        works = [call, loop] if first == 0 else [loop, call]
+        found = Relay().run(works)
+    assert found[1 - first] == expected
+    check(keeping, rec.candidates(found[first]), images[0])
+
+
+def test_two_recorded_calls_step_by_step(keeping):
+    images = [noise(1, (120, 40)), noise(2)]
+    with lookback.record(keeping) as rec:
+        outs = Relay().run([own_call(keeping, one, keeping.model.generate) for one in images])
+    for image, out in zip(images, outs, strict=True):
+        check(keeping, rec.candidates(out), image)
+
+
+def test_a_recorded_call_and_one_that_is_not_step_by_step(keeping):
+    images = [noise(1, (120, 40)), noise(2)]
+    plain = type(keeping.model).generate.__get__(keeping.model)
+    expected = own_call(keeping, images[1], plain)(not_at_all)
+    with lookback.record(keeping) as rec:
+        calls = [
+            own_call(keeping, one, generate)
+            for one, generate in zip(images, (keeping.model.generate, plain), strict=True)
+        ]
+        outs = Relay().run(calls)
+    assert torch.equal(outs[1], expected)
+    check(keeping, rec.candidates(outs[0]), images[0])
+
+
+@torch.no_grad()
+def go_on(lb, cache, tokens=(30, 31)):
+    given = (torch.tensor([[token]]) for token in tokens)
+    return [lb.model(input_ids=ids, past_key_values=cache).logits.tolist() for ids in given]
+
+
+def test_somebody_goes_on_after_a_recorded_call(keeping):
+    """What a call leaves on the model is there after it, in its own thread."""
+    given = inputs_of(keeping, noise(1, (120, 40))) | GREEDY | {"return_dict_in_generate": True}
+    other = inputs_of(keeping, noise(2)) | GREEDY
+    expected = go_on(keeping, keeping.model.generate(**given).past_key_values)
+    keeping.model.generate(**other)
+    with lookback.record(keeping):
+        out = keeping.model.generate(**given)
+        in_thread(keeping.model.generate, **other)
+    assert go_on(keeping, out.past_key_values) == expected
+
+
+def test_somebody_goes_on_while_others_record(keeping):
+    """A call that is recorded in another thread leaves his own loop alone."""
+    model, cache = keeping.model, DynamicCache(config=keeping.model.config.get_text_config())
+
+    def begin():
+        cache = DynamicCache(config=model.config.get_text_config())
+        with torch.no_grad():
+            model(**inputs_of(keeping, noise(1, (120, 40))), past_key_values=cache)
+        return cache
+
+    expected, cache = go_on(keeping, begin()), begin()
+    with lookback.record(keeping):
+        in_thread(model.generate, **inputs_of(keeping, noise(2)), **GREEDY)
+        assert go_on(keeping, cache) == expected
+
+
+def is_free(model):
+    """Whether nobody has the model's turn."""
+    free = turns_of(model).acquire(blocking=False)
+    if free:
+        turns_of(model).release()
+    return free
+
+
+def everything_on(model):
+    """All that could have been put on a model and its modules."""
+    return [
+        (vars(module).keys(), *map(dict, (module._forward_hooks, module._forward_pre_hooks)))
+        for module in model.modules()
+    ]
+
+
+def test_nothing_stays_on_a_model_that_no_engine_uses(lb):
+    model = copy.deepcopy(lb.model)
+    before, inputs = everything_on(model), inputs_of(lb, noise())
+    for _ in range(2):
+        with lookback.record(model):
+            model.generate(**inputs, **GREEDY)
+            assert everything_on(model) != before
+        assert everything_on(model) == before
+    hook = model.register_forward_pre_hook(lambda *_: block.close())
+    with ExitStack() as block:  # left in the middle of a pass
+        block.enter_context(lookback.record(model))
+        model(**inputs)
+    hook.remove()
+    assert everything_on(model) == before
+    assert in_thread(is_free, model)
+
+
+def test_a_pass_that_waits_while_the_block_ends_goes_on(lb):
+    """Its hooks are gone when its turn comes: nobody would give the turn up after it."""
+    model, inputs = copy.deepcopy(lb.model), inputs_of(lb, noise())
+    turns, block = turns_of(model), ExitStack()
+    block.enter_context(lookback.record(model))
+    with ThreadPoolExecutor(1) as pool, turns:
+        job = pool.submit(torch.no_grad()(model), **inputs)
+        while not turns._waiting:
+            time.sleep(0.001)
+        block.close()
+    job.result(60)
+    assert is_free(model)
+
+
+def test_a_pass_that_fails_gives_up_its_turn(lb):
+    for part in (lb.model, lb.model.get_decoder()):
+        with pytest.raises(ValueError, match="input_ids"):
+            part()
+    assert in_thread(is_free, lb.model)
+
+
+def test_inner_models_take_turns_too(lb):
+    decoder, done = lb.model.get_decoder(), []
+    with turns_of(lb.model):
+        thread = threading.Thread(
+            target=lambda: done.append(decoder(input_ids=torch.ones(1, 2).long()))
+        )
+        thread.start()
+        while not turns_of(lb.model)._waiting:
+            time.sleep(0.001)
+        assert not done
+    thread.join(60)
+    assert done
+
+
+def test_a_copy_of_a_model_in_use_is_its_own():
+    """Also the methods that were put on it."""
+    lb = engine("qwen2_vl")
+    inputs, other = inputs_of(lb, noise()), copy.deepcopy(lb.model)
+    expected = lb.model.generate(**inputs, **GREEDY)
+    with turns_of(lb.model):
+        assert torch.equal(in_thread(other.generate, **inputs, **GREEDY), expected)
+    methods = [value for value in vars(other).values() if hasattr(value, "__self__")]
+    assert methods
+    assert all(method.__self__ is other for method in methods)

@@ -7,7 +7,7 @@ import pytest
 from toy_engine import ToyEngine
 
 from lookback.engines import check_sampling
-from lookback.engines.sampling import MOST_CANDIDATES, MOST_NEW_TOKENS, MOST_TOKENS
+from lookback.engines.sampling import MOST_CANDIDATES, MOST_NEW_TOKENS, MOST_TOKENS, draw_of
 from lookback.engines.transformers.logits import streams
 from lookback.runs.plan import Plan
 
@@ -130,3 +130,9 @@ def test_the_largest_seeds_have_streams_of_their_own():
     seeds = (0, 1, 2**32, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 2, 2**64 - 1)
     rows = {tuple(row) for seed in seeds for row in streams(seed, 3, 4)}
     assert len(rows) == 3 * len(seeds)
+
+
+@pytest.mark.parametrize("stop", ["a\ud800", ["a", "a\ud800"]])
+def test_a_stop_text_has_whole_characters(stop):
+    with pytest.raises(ValueError, match=r"stop.*ud800"):
+        draw_of(**GOOD, stop=stop)

@@ -81,3 +81,47 @@ def test_what_the_tail_alone_seems_to_say_is_asked_again():
 def test_an_empty_one_is_refused(texts):
     with pytest.raises(ValueError, match="must not be empty"):
         StopTexts(Spelling(), [], texts)
+
+
+class Bytes(Spelling):
+    """Every token is one byte of UTF-8."""
+
+    def decode(self, prompt_ids, ids):
+        return bytes(ids).decode("utf-8", errors="replace")
+
+    def pieces(self, prompt_ids, ids):
+        """A character's text stands at the token that completes it."""
+        whole = [self.decode([], ids[: i + 1]).replace("\ufffd", "") for i in range(len(ids))]
+        return [text[len(before) :] for before, text in zip(["", *whole], whole, strict=False)]
+
+
+def test_a_stop_text_may_be_longer_in_byte_tokens_than_in_characters():
+    """Ten characters of three bytes each are thirty tokens."""
+    stop = "十個文字的停止文本啊"
+    ids = [*("很長的開頭" * 20 + stop).encode()]
+    assert StopTexts(Bytes(), [], [stop]).reached(ids)
+    assert not StopTexts(Bytes(), [], [stop]).reached(ids[:-1])
+
+
+def held(ids, *texts, spelling=None):
+    one = Continuation(ids, np.zeros((4, len(ids)), np.float32), "length", None)
+    return StopTexts(spelling or Spelling(), [], texts).hold(one).token_ids
+
+
+@pytest.mark.parametrize(
+    ("texts", "shown"),
+    [
+        (["."], [0, 1, 2]),  # nothing of it is there
+        (["sat. The"], [0, 1]),  # begins inside the last token
+        (["cat sat on"], [0]),  # and two tokens before the end
+        (["t on", "cat sat on", "sat on"], [0]),  # the longest beginning counts, wherever listed
+        (["cat sat"], [0, 1, 2]),  # a whole one is cut, not held back
+    ],
+)
+def test_what_may_become_a_stop_text_of_several_tokens_is_held_back(texts, shown):
+    assert held([0, 1, 2], *texts) == shown
+
+
+def test_half_a_stop_text_in_bytes_is_held_back():
+    ids = [*"你好停".encode()]
+    assert held(ids, "停止", spelling=Bytes()) == [*"你好".encode(), *"停".encode()[:2]]

@@ -5,7 +5,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from zoo import build
+from engines.reference import QUESTION, noise
+from transformers import AutoConfig, AutoModelForImageTextToText
+from zoo import OLDEST, build
+from zoo.configs import text, vision
 
 import lookback
 from lookback.engines.transformers import support
@@ -15,7 +18,6 @@ from lookback.engines.transformers.support import (
     decoder_configs,
     end_token_ids,
     fingerprint,
-    rope_switches,
 )
 
 
@@ -40,24 +42,6 @@ def test_layers_that_attend(kinds, count):
     assert attention_layers(model) == count
 
 
-LONG = {"rope_type": "longrope", "original_max_position_embeddings": 4096}
-
-
-@pytest.mark.parametrize(
-    ("parameters", "lengths"),
-    [
-        (None, []),
-        ({"rope_type": "default", "original_max_position_embeddings": 4096}, []),
-        (LONG, [4096]),
-        ({"full_attention": LONG, "sliding_attention": {"rope_type": "default"}}, [4096]),
-        ({"rope_type": "longrope", "original_max_position_embeddings": None}, []),
-    ],
-)
-def test_lengths_where_all_positions_turn(parameters, lengths):
-    """Told for all layers at once, or for each kind of layer."""
-    assert rope_switches(with_text_config(rope_parameters=parameters)) == lengths
-
-
 def test_every_copy_of_the_decoders_config_is_found():
     """A module may hold one of its own, and the vision tower's is another thing."""
     model = copy.deepcopy(build("llava").model)
@@ -68,23 +52,85 @@ def test_every_copy_of_the_decoders_config_is_found():
 
 
 @pytest.mark.parametrize(
-    ("given", "generation", "text", "ids"),
+    ("generation", "text", "ids"),
     [
-        (None, 5, 7, [5]),
-        (None, [5, 6], 7, [5, 6]),
-        (None, None, 7, [7]),
-        (None, None, None, []),
-        (3, [5, 6], 7, [3]),
-        (0, 5, 7, [0]),  # an id like any other
-        (None, 0, 7, [0]),
+        (5, 7, [5]),
+        ([5, 6], 7, [5, 6]),
+        (None, 7, [7]),
+        (None, None, []),
+        (0, 7, [0]),  # an id like any other
     ],
 )
-def test_end_tokens_are_the_ones_given_then_of_generation_then_of_the_text(
-    given, generation, text, ids
-):
+def test_end_tokens_are_those_of_generation_then_of_the_text(generation, text, ids):
     model = with_text_config(eos_token_id=text)
     model.generation_config = SimpleNamespace(eos_token_id=generation)
-    assert end_token_ids(model, given) == ids
+    assert end_token_ids(model) == ids
+
+
+def record(model, processor):
+    with lookback.record(model, processor):
+        pass
+
+
+@pytest.fixture(params=[lookback.load, record])
+def take(request):
+    """The two ways to take a model in: both refuse the same."""
+    return lambda model: request.param(model, build("llava").processor)
+
+
+def test_attention_with_compiled_masks_is_refused(take):
+    model = copy.deepcopy(build("llava").model)
+    model.config.text_config._attn_implementation = "flex_attention"
+    with pytest.raises(lookback.UnsupportedModelError, match="flex_attention"):
+        take(model)
+
+
+def test_attention_with_compiled_masks_is_refused_before_anything_is_loaded():
+    with pytest.raises(lookback.UnsupportedModelError, match="flex_attention"):
+        lookback.load("nobody/nothing", attn="flex_attention")
+
+
+def test_attention_with_compiled_masks_that_is_set_later_is_refused():
+    zoo = build("llava")
+    lb = lookback.load(copy.deepcopy(zoo.model), zoo.processor)
+    lb.model.config.text_config._attn_implementation = "flex_attention"
+    with pytest.raises(lookback.UnsupportedModelError, match="flex_attention"):
+        lb.score(noise(), QUESTION, ["red"])
+    assert lb.model.config.text_config._attn_implementation == "flex_attention"
+
+
+def test_weights_without_numbers_are_refused(take):
+    model = copy.deepcopy(build("llava").model).to("meta")
+    with pytest.raises(lookback.UnsupportedModelError, match="on the meta device"):
+        take(model)
+    for module in model.modules():
+        module._hf_hook = object()  # accelerate brings them when they are needed
+    check_supported(model)
+
+
+@pytest.mark.skipif(OLDEST, reason="transformers 5.16 has no such model")
+def test_a_model_that_does_not_write_token_by_token_is_refused(take):
+    config = AutoConfig.for_model("diffusion_gemma", **CANVAS)
+    model = AutoModelForImageTextToText.from_config(config).eval()
+    with pytest.raises(lookback.UnsupportedModelError, match="DiffusionGemma"):
+        take(model)
+
+
+CANVAS = {
+    "text_config": text(
+        num_hidden_layers=1,
+        layer_types=["full_attention"],
+        global_head_dim=16,
+        vocab_size=100,
+        num_experts=2,
+        top_k_experts=1,
+        moe_intermediate_size=16,
+    ),
+    "vision_config": vision(num_key_value_heads=2, head_dim=16, global_head_dim=16),
+    "image_token_id": 90,
+    "boi_token_id": 91,
+    "eoi_token_id": 92,
+}
 
 
 class TestFingerprint:
@@ -112,13 +158,21 @@ class TestFingerprint:
             (folder / "b.safetensors").rename(folder / "c.safetensors")
         assert fingerprint(folder) != before
 
-    def test_large_files_count_by_name_and_size(self, folder, monkeypatch):
-        monkeypatch.setattr(support, "WHOLE", 6)
-        before = fingerprint(folder)
-        (folder / "a.safetensors").write_bytes(b"WEIGHTS")
-        assert fingerprint(folder) == before
-        (folder / "a.safetensors").write_bytes(b"weights!")
-        assert fingerprint(folder) != before
+    def test_of_large_files_blocks_count_from_the_first_byte_to_the_last(self, folder, monkeypatch):
+        """Two trainings of one model have files of the same names and sizes."""
+        for name, value in {"WHOLE": 99, "BLOCKS": 4, "BLOCK": 10}.items():
+            monkeypatch.setattr(support, name, value)
+        plain = bytes(range(100))
+        found = set()
+        for place in (None, 0, 9, 30, 99):
+            written = bytearray(plain)
+            if place is not None:
+                written[place] ^= 1
+            (folder / "a.safetensors").write_bytes(written)
+            found.add(fingerprint(folder))
+        assert len(found) == 5
+        (folder / "a.safetensors").write_bytes(plain[:15] + b"!" + plain[16:])
+        assert fingerprint(folder) in found  # between the blocks
 
     def test_the_order_in_which_a_disk_lists_files_does_not_matter(self, folder, monkeypatch):
         before, glob = fingerprint(folder), Path.glob
@@ -126,6 +180,16 @@ class TestFingerprint:
         reverse = fingerprint(folder)
         monkeypatch.setattr(Path, "glob", lambda *given: sorted(glob(*given)))
         assert before == reverse == fingerprint(folder)
+
+    def test_weights_of_before_safetensors_count(self, folder):
+        for file in folder.glob("*.safetensors"):
+            file.rename(folder / f"pytorch_model-{file.stem}.bin")
+        (folder / "training_args.bin").write_bytes(b"1")
+        before = fingerprint(folder)
+        (folder / "training_args.bin").write_bytes(b"2")
+        assert fingerprint(folder) == before
+        (folder / "pytorch_model-a.bin").write_bytes(b"WEIGHTS")
+        assert fingerprint(folder) != before
 
     def test_none_without_a_folder(self, tmp_path):
         assert fingerprint(tmp_path / "nowhere") is None

@@ -1,16 +1,36 @@
 """The tap itself: what the last row may see, which layers were read, what a layer tells."""
 
 import copy
+import json
+import pickle
 import weakref
 
+import numpy as np
 import pytest
 import torch
-from engines.reference import QUESTION, inputs_of, noise, prefill
-from zoo import build
+from engines.reference import (
+    QUESTION,
+    attention,
+    eager_maps,
+    inputs_of,
+    noise,
+    prefill,
+    whole,
+)
+from zoo import OLDEST, build
+from zoo.configs_odd import SPARSE, build_odd
 
 import lookback
 from lookback.engines.transformers.decoder import Decoder
-from lookback.engines.transformers.tap import Call, LastRow, _bias_of_row, current_reader, reading
+from lookback.engines.transformers.support import decoder_configs
+from lookback.engines.transformers.tap import (
+    Call,
+    LastRow,
+    _bias_of_row,
+    current_reader,
+    reading,
+    tapped,
+)
 
 CPU = torch.device("cpu")
 
@@ -52,6 +72,11 @@ def test_the_row_of_a_whole_mask_is_its_last(heads):
 def test_a_mask_for_some_of_the_heads_is_refused():
     with pytest.raises(lookback.UnsupportedModelError, match="4 heads attends with 2 masks"):
         _bias_of_row(torch.ones(1, 2, 1, 9, dtype=torch.bool), 4, 9, 9, None, CPU)
+
+
+def test_a_mask_that_is_no_tensor_is_refused():
+    with pytest.raises(lookback.UnsupportedModelError, match="Blocks"):
+        _bias_of_row(type("Blocks", (), {})(), 4, 9, 9, None, CPU)
 
 
 @pytest.fixture(params=[0, 1, 2])
@@ -159,3 +184,65 @@ def test_the_scale_is_the_layers_own_or_of_its_heads():
     assert call().settings().scale == 0.5  # heads of 4
     told = Call(print, torch.nn.Module(), torch.zeros(1, 2, 6, 4), None, None, None, {"scaling": 3})
     assert told.settings().scale == 3.0
+
+
+def sparse(name):
+    if OLDEST:
+        pytest.skip("transformers 5.16 has no such decoder")
+    return build_odd(name).model
+
+
+@pytest.mark.parametrize("name", SPARSE)
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_models_that_compare_the_name_do_what_they_do_without_the_tap(name, implementation):
+    """Sparse layers build their mask for some attention functions by name, and for no others."""
+    model, ids = sparse(name), torch.arange(10, 40)[None]
+    with attention(model, implementation), torch.no_grad():
+        plain = model(input_ids=ids).logits
+        with lookback.record(model):
+            inside = model(input_ids=ids).logits
+        with tapped(decoder_configs(model)), reading(None):
+            at_work = model(input_ids=ids).logits
+    assert torch.equal(inside, plain)
+    assert torch.equal(at_work, plain)
+
+
+@pytest.mark.parametrize("name", ["deepseek_v32", "glm_moe_dsa"])
+def test_keys_that_a_sparse_layer_does_not_choose_are_not_read(name):
+    """Without a cache, which has keys of another kind."""
+    model = sparse(name)
+    inputs = inputs_of(lookback.load(build("llava").model, build("llava").processor), noise())
+    with lookback.record(model) as rec:
+        out = model.generate(
+            **inputs, max_new_tokens=4, do_sample=False, use_cache=False, eos_token_id=-1
+        )
+    (one,) = rec.candidates(out)
+    columns = (inputs["input_ids"][0] == model.config.image_token_id).nonzero()[:, 0]
+    for t in range(1, 4):  # what a row chooses may change with the tokens behind it
+        _, maps = eager_maps(model, whole(model, inputs, one.token_ids[:t]))
+        rows = torch.cat([m[:, -1] for m in maps])
+        assert (rows == 0).any(-1).all()  # few keys are chosen
+        np.testing.assert_allclose(one.visual_lookback[t], rows[:, columns].sum(-1).mean(), 1e-4)
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_continuations_of_a_sparse_layer_are_refused(name):
+    with pytest.raises(lookback.UnsupportedModelError, match="Layer"):
+        Decoder(sparse(name))
+
+
+def test_the_name_is_the_models_own_to_all_that_compare_it():
+    config = build("llava").model.config.get_text_config()
+    plain = config._attn_implementation
+    with tapped([config]):
+        name = config._attn_implementation
+        for same in (name, copy.deepcopy(config)._attn_implementation):
+            assert same == plain
+            assert plain == same
+            assert (same != plain) is False
+            assert same in ("eager", plain)
+            assert same.startswith(plain)
+            assert f"{same}" == json.loads(json.dumps(same)) == plain
+            assert {"other": 1, plain: 2}.get(same) is None  # registries look up the tap by it
+        assert {name: 3}[pickle.loads(pickle.dumps(name))] == 3
+    assert type(config._attn_implementation) is str

@@ -1,6 +1,7 @@
 """Models that the tests do not have get a word about it, once."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 from engines.reference import noise
@@ -8,7 +9,9 @@ from zoo import EXTRA_NAMES, MORE_NAMES, NAMES, build
 from zoo.models import CONFIGS
 
 import lookback
-from lookback.engines.transformers import tested
+from lookback.engines import UnsupportedModelError
+from lookback.engines.checks import Check
+from lookback.engines.transformers import TransformersEngine, tested
 from lookback.families import TESTED
 
 
@@ -59,3 +62,23 @@ def test_nothing_is_said_of_tested_and_of_checked_models(lb, caplog, monkeypatch
     lb.check()
     lb.score(noise(), "what?", ["yes"])
     assert said(caplog) == []
+
+
+def test_a_model_is_checked_at_load_under_a_newer_transformers(caplog, monkeypatch):
+    zoo = build("llava")
+    for release, lines in (("5.22.9", 0), ("5.23.0", 1), ("6.0.0.dev0", 1)):
+        caplog.clear()
+        monkeypatch.setattr(tested.transformers, "__version__", release)
+        lookback.load(zoo.model, zoo.processor)
+        assert len(said(caplog)) == lines
+        assert all(release in line for line in said(caplog))
+
+
+def test_a_failed_check_is_an_error_with_the_way_out(monkeypatch):
+    zoo = build("llava")
+    monkeypatch.setattr(tested.transformers, "__version__", "5.99.0")
+    wrong = Check("score", {"log_prob": 1.0}, ok=False, note="log_prob is off by 1")
+    report = replace(lookback.load(zoo.model, zoo.processor).check(), checks=[wrong])
+    monkeypatch.setattr(TransformersEngine, "check", lambda self: report)
+    with pytest.raises(UnsupportedModelError, match=r"5\.99\.0.*off by 1.*pip install"):
+        lookback.load(zoo.model, zoo.processor)

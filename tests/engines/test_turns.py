@@ -9,7 +9,8 @@ from weakref import WeakKeyDictionary
 
 import pytest
 import torch
-from engines.reference import QUESTION, noise
+from engines.reference import QUESTION, inputs_of, noise
+from transformers import DynamicCache
 from zoo import build
 
 import lookback
@@ -433,3 +434,111 @@ def test_ctrl_c_in_a_draw_leaves_the_others_right():
     thread.join(WAIT)
     assert found == [alone]
     assert numbers(lb.sample(noise(2), QUESTION, 3, max_new_tokens=8, seed=2)) == alone
+
+
+class Beside:
+    """Lets another thread work while a pass of this one is at work, until it ends or has to wait.
+
+    So whatever the other one writes on the model is there when this pass reads it.
+    """
+
+    def __init__(self, lb, work):
+        self.lb, self.work, self.mine = lb, work, threading.get_ident()
+        self.pool, self.job, self.results = ThreadPoolExecutor(1), None, []
+
+    def __enter__(self):
+        self.hook = self.lb.model.register_forward_pre_hook(self)
+        return self
+
+    def __exit__(self, *error):
+        self.hook.remove()
+        self.take()
+        self.pool.shutdown()
+
+    def take(self):
+        if self.job is not None:
+            self.results.append(self.job.result(WAIT))
+            self.job = None
+
+    def __call__(self, module, args):
+        if threading.get_ident() != self.mine:
+            return
+        if self.job is not None and self.job.done():
+            self.take()
+        if self.job is None:
+            self.job = self.pool.submit(self.work)
+        wait_until(lambda: self.job.done() or self.lb._lock._waiting)
+
+
+GREEDY = {"max_new_tokens": 3, "do_sample": False, "eos_token_id": None}
+KEEPING = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm4v", "ernie4_5_vl_moe"]
+
+
+def plain_call(lb, image):
+    """Somebody's own generate, which is not recorded."""
+    inputs = inputs_of(lb, image, "who?")
+    return lambda: type(lb.model).generate(lb.model, **inputs, **GREEDY).tolist()
+
+
+def recorded_call(lb, image, recorder):
+    inputs = inputs_of(lb, image, "who?")
+
+    def work():
+        out = lb.model.generate(**inputs, **GREEDY)
+        return numbers(recorder.candidates(out, source=None if image else "none"))
+
+    return work
+
+
+def plain_loop(lb, image):
+    """Somebody's own loop, a token at each call, beginning anew after four."""
+    inputs, state = inputs_of(lb, image, "who?"), {}
+
+    @torch.no_grad()
+    def work():
+        if not state.get("left"):
+            state["cache"] = DynamicCache(config=lb.model.config.get_text_config())
+            state["left"], given = 4, inputs
+        else:
+            given = {"input_ids": torch.tensor([[30 + state["left"]]])}
+        state["left"] -= 1
+        out = lb.model(**given, past_key_values=state["cache"], use_cache=True)
+        return out.logits[:, -1].tolist()
+
+    return work
+
+
+def engine_tasks(lb):
+    images, draw = [noise(1), noise(2)], {"max_new_tokens": 4, "seed": 1, "temperature": 1.1}
+    return {
+        "sample": lambda: lb.sample(images, QUESTION, 2, **draw),
+        "score": lambda: lb.score(images, QUESTION, ["red dog"]),
+        "look": lambda: lb.look(images, QUESTION, "red dog"),
+        "generate": lambda: lb.generate(images, QUESTION, max_new_tokens=3),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "image"), [*((name, noise(5, (80, 120))) for name in KEEPING), ("qwen2_5_vl", None)]
+)
+def test_an_engine_and_somebodys_own_calls_do_not_disturb_each_other(name, image, small_pieces):
+    """Whoever keeps something on the model finds it, whatever others do in between."""
+    lb = engine(name)
+    small_pieces(lb)
+    with lookback.record(lb) as recorder:
+        makers = {
+            "plain call": lambda: plain_call(lb, image),
+            "recorded call": lambda: recorded_call(lb, image, recorder),
+            "loop": lambda: plain_loop(lb, image),
+        }
+        for task, run in engine_tasks(lb).items():
+            alone = numbers(run())
+            for other, make in makers.items():
+                work = make()
+                expected = [work() for _ in range(4)]
+                with Beside(lb, make()) as beside:
+                    assert numbers(run()) == alone, (task, other)
+                assert beside.results, (task, other)
+                for i, found in enumerate(beside.results):
+                    assert found == expected[i % 4], (task, other, i)
+    assert not lb._lock.wanted

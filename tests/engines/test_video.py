@@ -1,5 +1,7 @@
 """Videos in a conversation: their tokens are vision, alone and beside images."""
 
+import re
+
 import numpy as np
 import pytest
 from engines.reference import QUESTION, eager_signals, noise
@@ -123,3 +125,13 @@ def test_a_model_that_takes_none_says_so():
         lookback.load(zoo.model, zoo.processor).score(
             messages=asking(("video", CLIP)), responses=["a"]
         )
+
+
+@pytest.mark.parametrize("name", ["qwen2_vl", "llava_onevision", "glm4v"])
+def test_a_question_may_not_have_the_videos_placeholder(name):
+    zoo = build(name)
+    lb = lookback.load(zoo.model, zoo.processor)
+    token = zoo.processor.tokenizer.convert_ids_to_tokens(lb._prompter.media_tokens["video"])
+    for ask in (lambda image, text: lb.score(image, text, ["a"]), lb.generate):
+        with pytest.raises(ValueError, match=re.escape(repr(token))):
+            ask(noise(), f"what {token} is it?")

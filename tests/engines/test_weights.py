@@ -191,7 +191,7 @@ def test_in_half_precision_rows_still_sum_to_the_share(dtype):
         ({"response": []}, ValueError, "empty"),
         ({"response": ["a dog", "a cat"]}, ValueError, "one response, got 2"),
         ({"response": [[30], [31]]}, ValueError, "one response, got 2"),
-        ({"response": 7}, TypeError, "text, token ids or a candidate, got 7"),
+        ({"response": 7}, ValueError, "the response is 7"),
         ({"response": [10**6]}, ValueError, "token id 1000000 is outside the vocabulary"),
         ({"layers": (0, 9)}, ValueError, r"layers 0-9 .* has 3 attention layers"),
         ({"layers": (2, 2)}, ValueError, "layers 2-2"),

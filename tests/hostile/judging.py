@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 NOTES = {
     (): (
-        r"lookback: the embedded model knows drawn scenes only; see --model",
+        r"lookback: the embedded model knows drawn scenes only, .+",
+        r"lookback: --temperature 0 is greedy: .+",
+        r"lookback: a tie: .+",
         r"lookback: warning: .+",
         r".+: \d+/\d+, [\d.]+ \w+/s, .+ left",
     ),
@@ -27,12 +29,15 @@ NOTES = {
         r"lookback: left out: line \d+: .+",
         r"lookback: and \d+ more (failures|lines left out)",
         r"lookback: \S+ .+: it is made again",
+        r"lookback: timings/\S+ .+: it is left out, the results stay",
         r"lookback: every item of this run failed before: it begins anew",
         r"lookback: other versions than when this run began: see its manifest",
         r"lookback: \d+ of \d+ items have .+",
         r"lookback: keys that mean nothing here: .+",
     ),
     ("runs", "verify"): (r"lookback: .+: \S+ .+: .+",),  # a file, what is wrong, what to do
+    ("runs", "list"): (r"lookback: .+manifest.+",),
+    ("benchmarks",): (r"lookback: files that are not found: .+",),
     ("study",): (
         r".+\.(csv|md|tex|pdf|png|svg|html)",
         r"lookback: .+ is not finished: the numbers are of a part",
@@ -40,6 +45,12 @@ NOTES = {
         r"lookback: .+ has format \d+: it cannot be verified",
     ),
     ("study", "all"): (r"lookback: [\w-]+: .+",),  # a study, and what it lacks
+    ("report",): (
+        r"lookback: [\w-]+: .+",
+        r"lookback: .+ is not finished: the numbers are of a part .+",
+        r"lookback: .+: every item failed, see `lookback run`",
+        r"lookback: .+ has format \d+: it cannot be verified",
+    ),
     ("scorers",): (r"needs, from cheap to dear: .+",),
 }
 """Lines that are no errors, by how a command begins; () is for all."""

@@ -10,7 +10,7 @@ from hostile.worker import snapshot
 
 ASK = Case(("ask", "p.png", "What?"), "")
 USAGE = "Usage: lookback ask\nTry 'lookback ask -h' for help.\n╭─ Error ───╮\n│ No. │\n╰───╯\n"
-NOTE = "lookback: the embedded model knows drawn scenes only; see --model\n"
+NOTE = "lookback: the embedded model knows drawn scenes only, see --model\n"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from toy_engine import ToyEngine
 
 from lookback.integrations.ray_data import ADDED
 from lookback.ray import Scorer
+from lookback.runs.sources import item_seed
 
 PIXELS = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
 PICTURE = Image.fromarray(PIXELS)
@@ -101,6 +102,17 @@ def test_scorers_that_ask_again_and_their_settings(engine):
         assert column(found["scores"]) == [asked.scores(name, **settings).tolist()]
 
 
+@pytest.mark.parametrize("name", [0, "", "a"])
+def test_every_id_but_none_has_a_seed_of_its_own(engine, name):
+    """0 and the empty text are ids too: only a row without one takes the seed as it is."""
+    scorer = Scorer(engine="toy", n=2, seed=5)
+    batch = {"image": objects(stored(), stored()), "question": np.array([ASK] * 2)}
+    found = column(scorer(batch | {"id": objects(name, None)})["responses"])
+    for responses, seed in zip(found, (item_seed(5, str(name)), 5), strict=True):
+        assert responses == [one.text for one in engine.sample(PICTURE, ASK, 2, seed=seed)]
+    assert found[0] != found[1]
+
+
 def test_what_is_wrong_with_a_row_is_its_error():
     batch = {"image": objects(*[stored()] * 3), "question": np.array([ASK] * 3)}
     batch["responses"] = objects("a text", [], ["red"])
@@ -109,9 +121,23 @@ def test_what_is_wrong_with_a_row_is_its_error():
     assert "must be a list of texts" in first
     assert "nothing to score" in second
     assert third is None
-    failing = Scorer(engine="toy", scorer="lookback", scorer_settings={"alpha": "x"})(batch)
-    assert column(failing["responses"])[2] == ["red"]
-    assert "could not convert" in column(failing["error"])[2]
+    batch["responses"] = objects([5.9], ["red", None], [["red"]])
+    for error, value in zip(
+        column(Scorer(engine="toy")(batch)["error"]), ("5.9", "None", "['red']"), strict=True
+    ):
+        assert value in error
+    failing = Scorer(engine="toy", scorer="visual_gain")  # which needs an image
+    told = [{"role": "user", "content": [{"type": "text", "text": "Look:", "source": True}]}]
+    found = failing({"messages": np.array([json.dumps(told)]), "responses": objects(["red"])})
+    assert column(found["responses"]) == [["red"]]
+    assert "needs an image" in column(found["error"])[0]
+
+
+@pytest.mark.parametrize("pixels", [PIXELS / 255, np.zeros((3, 8, 8), np.uint8), PIXELS[:0]])
+def test_pixels_that_are_no_picture_are_the_rows_error(pixels):
+    found = Scorer(engine="toy", n=1)({"image": pixels[None], "question": np.array([ASK])})
+    (error,) = column(found["error"])
+    assert str(pixels.shape) in error or "(4 x 0)" in error
 
 
 @pytest.mark.parametrize(
@@ -120,6 +146,7 @@ def test_what_is_wrong_with_a_row_is_its_error():
         ({"signals": ["beauty"]}, "signals has 'beauty': there are log_prob"),
         ({"scorer": "beauty"}, "no scorer named 'beauty'"),
         ({"n": 0}, "n = 0"),
+        ({"scorer_settings": {"lam": float("nan")}}, "lam = nan"),
         ({"engine": "beauty"}, "no engine named 'beauty'"),
     ],
 )

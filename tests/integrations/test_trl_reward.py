@@ -106,6 +106,15 @@ def test_the_tokens_that_were_drawn_count_not_the_text_read_again(lb, images):
     assert abs(found - reward(lb, use_ids=False)(**given)[0]) > 0.1
 
 
+def test_one_completion_that_reads_differently_is_no_other_tokenizer(lb, images):
+    """A lone byte at the end of a cut answer reads differently; the others tell."""
+    texts = ["A red cup.", "Two dogs."]
+    ids = [one.token_ids.tolist() for one in lb.score(images[0], ASK, texts)]
+    given = {"prompts": [ASK] * 2, "image": [images[0]] * 2, "completion_ids": ids}
+    for shown in (["\ufffd", texts[1]], [texts[0], "\ufffd"]):
+        assert reward(lb)(**given, completions=shown) == reward(lb)(**given, completions=texts)
+
+
 @pytest.mark.parametrize("use_ids", [True, False])
 def test_nothing_said_is_none(lb, drawn, images, use_ids):
     given = batch(lb, drawn, images)
@@ -143,6 +152,7 @@ def test_images_in_any_form(lb, drawn, images, tmp_path):
     at = {"bytes": None, "path": str(path)}
     columns = [{"image": [form]} for form in (image, stored(image), str(path), kept, at)]
     columns += [{"images": [[form]]} for form in (image, kept, str(path))]
+    columns += [{"image": [np.array(image)]}, {"image": [torch.tensor(np.array(image))]}]
     for column in columns:
         np.testing.assert_allclose(reward(lb)([plain], **rows, **column), [score], atol=1e-5)
     text = {"type": "text", "text": ASK, "image": None}  # as a table fills them up
@@ -269,6 +279,9 @@ def test_what_is_wrong_is_said_before_the_first_step(scorer, params, kind, said)
         ({"completions": ["Something else"]}, "has another tokenizer"),
         ({"image": ["gone.png"]}, "gone.png"),
         ({"image": [np.zeros((4, 4, 3))]}, "prompt 0: .* is no image"),
+        ({"completion_ids": [[5.9]]}, r"completion 0: .* 5\.9 "),
+        ({"completion_ids": [["5"]]}, "completion 0: .* '5' "),
+        ({"completion_ids": [5]}, "completion 0 is 5: "),
         ({"image": [{"bytes": None, "path": None}]}, "prompt 0: .* is no image"),
     ],
 )

@@ -120,6 +120,13 @@ def test_another_that_leads_is_named(leader, own_scorer):
     )
 
 
+def test_the_lead_over_log_p_and_greedy_decoding_is_always_told():
+    values = {"consensus": 80.0, "lookback": 70.0, "mean_log_prob": 69.0, "greedy": 68.0}
+    _, second = texts(main=main_rows(values))
+    assert "mean log p (1.00 points" in second
+    assert "greedy decoding by 2.00 points" in second
+
+
 @pytest.fixture
 def own_scorer(monkeypatch):
     monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
@@ -376,10 +383,9 @@ def test_all_studies_print_findings(made, command, tmp_path, monkeypatch):
     expected = [one for one in find(results) if one.study == "main"]
     status, out, _ = command("study", "all", folder, "--out", tmp_path / "a", "--items", 1)
     assert status == 0
-    assert out.splitlines() == [
-        str(tmp_path / "a" / "report.html"),
-        *(one.text for one in expected),
-    ]
+    page = str(tmp_path / "a" / "report.html")
+    assert out.splitlines()[0] == page
+    assert out.split() == [page, *" ".join(f"- {one.text}" for one in expected).split()]
     status, out, _ = command("study", "all", folder, "--out", tmp_path / "a", "--json")
     told = json.loads(out)
     assert told["findings"] == [one._asdict() for one in expected]

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from made_runs import change_manifest, make_run, write_shard
 from markupsafe import escape
+from matplotlib.colors import to_hex, to_rgb
 from page_blocks import items_of, unpack
 from PIL import Image
 from strict_html import Page
@@ -21,14 +22,16 @@ from lookback.pages import clean, image_uri, render
 from lookback.plain import facts
 from lookback.report import report
 from lookback.report.data import BUDGET, browser_data
+from lookback.report.figures import CARD, dark, with_dark_scheme
 from lookback.report.table import table_view
 from lookback.runs import Run
 from lookback.runs.layout import shard_path
-from lookback.scores.base import get_scorer
+from lookback.scores.base import get_scorer, scorers
 from lookback.scores.formula import A_FLOOR
 from lookback.signals import SIGNALS
 from lookback.studies import Cell, Result, StudyError, Table, get_study
-from lookback.studies.shared.plots import panels
+from lookback.studies.shared.lines import contrast, readable
+from lookback.studies.shared.plots import GRID, INK, PALE, figure_bytes, panels
 from lookback.studies.shared.selection import outcome, picks
 
 
@@ -284,8 +287,40 @@ def test_figures_are_images_by_size(runs):
     axes[0, 0].plot(*np.random.default_rng(0).random((2, 20_000)), ".")
     text = report(runs, {"main": result(figure=few), "seeds": result(figure=many)}, items=1)
     kinds = re.findall(r'<img alt="[^"]+" width="(\d+)" height="\d+" src="data:([^;]+);', text)
-    assert kinds == [("324", "image/svg+xml"), (kinds[1][0], "image/png")]
+    assert kinds == [("745", "image/svg+xml"), ("745", "image/png")]
+    assert re.findall(r'srcset="data:([^;]+);', text) == ["image/svg+xml", "image/png"]
     assert "<svg" not in text
+    assert few.get_figwidth() == 3  # as it was, for the files
+
+
+def test_colours_of_a_figure_have_a_dark_scheme_and_those_of_a_heat_map_do_not():
+    figure, axes = panels(1, 2)
+    axes[0, 0].bar([1], [1], color="#2563eb", hatch="//", edgecolor="#94a3b8")
+    axes[0, 1].pcolormesh([[0.0, 1.0], [2.0, 3.0]], cmap="viridis")
+    plain = figure_bytes(figure, "svg").decode()
+    themed = with_dark_scheme(plain)
+    mesh = re.search(r'<g id="QuadMesh_1">.*?</g>', plain, re.DOTALL)[0]
+    assert "#440154" in mesh
+    assert mesh in themed
+    head, _, rest = themed.partition("</style>")
+    assert set(re.findall("#[0-9a-f]{6}", rest)) == set(re.findall("#[0-9a-f]{6}", mesh))
+    light, dark_ones = (
+        dict(re.findall(r"--c([0-9a-f]{6}):(#[0-9a-f]{6})", part))
+        for part in head.partition("@media")[::2]
+    )
+    assert light == {name: f"#{name}" for name in dark_ones}
+    assert dark_ones["ffffff"] == to_hex(CARD)
+    assert {"2563eb", "94a3b8", INK[1:]} <= set(light)
+
+
+def test_dark_colours_can_be_read_and_tints_stay_tints():
+    for scorer in scorers().values():
+        for color in (scorer.color, readable(scorer.color)):
+            least = min(4.4, contrast(to_rgb(color)))  # a grey need not be more than it was
+            assert contrast(to_rgb(dark(color)), CARD) >= 0.98 * least, color
+    assert contrast(to_rgb(dark(INK)), CARD) > 12
+    for tint in ("#face85", "#c7d7fa", GRID, PALE):  # text of the page's ink is on them
+        assert contrast(to_rgb(dark(tint)), CARD) == pytest.approx(contrast(to_rgb(tint)), rel=0.1)
 
 
 def test_a_figure_is_described_and_as_wide_as_it_was_made_for(runs):

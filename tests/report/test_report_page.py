@@ -3,18 +3,23 @@
 Needs Chromium, its driver and Selenium; without them these tests are skipped, unless CI_BROWSER=1.
 """
 
+import io
+import re
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from browsing import click, put, ranking, settle, text
 from chromium import emulate, logs, needs_chromium
 from made_runs import make_run, write_shard
+from PIL import Image
 
 from lookback.report import report
 from lookback.runs import Run
 from lookback.runs.layout import shard_path
 from lookback.scores.base import best_first, get_scorer
 from lookback.studies import Cell, Result, Table, get_study
+from lookback.studies.shared.lines import contrast
 from lookback.studies.shared.selection import outcome, picks
 
 pytestmark = needs_chromium
@@ -409,6 +414,35 @@ def test_it_fits_small_screens_and_goes_dark(opened):
         emulate(opened, scheme=scheme)
         seen.add(opened.execute_script(paper))
     assert len(seen) == 2
+    emulate(opened)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [420, 1400])
+def test_a_figure_fills_its_section_and_has_the_pages_scheme(opened, width, scheme):
+    """It was made for one column of a paper: small screens show it so, others drawn wider."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    emulate(opened, width, scheme)
+    image = opened.find_element("css selector", "#study-main figure img")
+    small = "return arguments[0].currentSrc === arguments[0].previousElementSibling?.srcset"
+    WebDriverWait(opened, 30, 0.01).until(  # the browser loads the other one when it is due
+        lambda browser: browser.execute_script(small, image) == (width == 420)
+    )
+    room, has, card = opened.execute_script(
+        """const image = arguments[0];
+           return [image.closest("section").clientWidth, image.getBoundingClientRect().width,
+                   getComputedStyle(image).backgroundColor]""",
+        image,
+    )
+    assert has == pytest.approx(room, abs=2)
+    opened.execute_script("$('items').hidden = true")  # what is above changes with scrolling
+    opened.execute_script("arguments[0].scrollIntoView({ block: 'center' })", image)
+    picture = Image.open(io.BytesIO(image.screenshot_as_png)).convert("RGB")
+    counts = dict(reversed(pair) for pair in picture.getcolors(picture.width * picture.height))
+    paper = np.array([int(part) for part in re.findall(r"\d+", card)]) / 255
+    assert np.array(max(counts, key=counts.get)) / 255 == pytest.approx(paper, abs=0.01)
+    assert max(contrast(np.array(color) / 255, paper) for color in counts) > 7  # letters
     emulate(opened)
 
 

@@ -63,6 +63,14 @@ def test_settings_are_checked_before_a_folder_is_made(command, loaded, arguments
     assert not Path("run").exists()
 
 
+def test_a_folder_that_no_table_could_be_in_is_said_first(command, loaded):
+    status, out, err = command(*RUN, "--out", "run\udcff")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert "'run\\udcff'" in err
+    assert loaded == []
+    assert list(Path().iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

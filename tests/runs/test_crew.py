@@ -1,5 +1,6 @@
 """The loop that hands out shards, with workers that are made up: who gets what, who dies when."""
 
+import sys
 from collections import deque
 from dataclasses import replace
 
@@ -7,9 +8,11 @@ import pytest
 from toy_engine import ToyEngine
 
 from lookback.cli.ray import complete_ray
+from lookback.registry import PluginError, load_plugin
 from lookback.runs.crew import Account, Message, Team, plan_portions
 from lookback.runs.layout import RunError
 from lookback.runs.plan import Plan
+from lookback.runs.workers import portable
 
 ACCOUNT = Account.of(ToyEngine())
 
@@ -141,3 +144,20 @@ def test_in_flight_is_checked_and_decides_no_results():
     plan = Plan("scenes-vqa")
     settings = plan.settings(ACCOUNT, plan.load_benchmark(), None)
     assert replace(plan, in_flight=8).settings(ACCOUNT, plan.load_benchmark(), None) == settings
+
+
+@pytest.mark.parametrize("error", ["KeyError('x')", "SystemExit(0)", "GeneratorExit"])
+def test_what_a_plugin_raises_in_a_worker_names_the_plugin(tmp_path, error):
+    """The traceback, which says where it was, does not go to another process."""
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(f"def call():\n    raise {error}\n")
+    load_plugin(str(plugin))
+    modules = list(sys.modules.values())
+    (module,) = [one for one in modules if getattr(one, "__file__", "") == str(plugin)]
+    try:
+        module.call()
+    except BaseException as raised:
+        told = portable(raised)
+    assert isinstance(told, PluginError)
+    assert str(plugin) in str(told)
+    assert error[:8] in str(told)

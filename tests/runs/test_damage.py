@@ -1,6 +1,7 @@
 """A run that is not what was written: no number comes from it, and the same command mends it."""
 
 import json
+import math
 import os
 import shutil
 from dataclasses import replace
@@ -145,6 +146,107 @@ def test_swapped_shards(command, folder, whole, table):
     with pytest.raises(RunError, match=files[0]):
         Run(folder).table(table)
     assert_mended(command, folder, whole, files)
+
+
+def scale(rows):
+    return json.dumps([row | {"ms": 100 * row["ms"]} for row in rows])
+
+
+def lose_a_key(rows):
+    return json.dumps([{name: row[name] for name in row if name != "stage"} for row in rows])
+
+
+def set_ms(value):
+    def change(rows):
+        return json.dumps([*rows[:-1], rows[-1] | {"ms": value}])
+
+    return change
+
+
+DAMAGED_TIMINGS = [
+    *(scale, lose_a_key, *map(set_ms, (math.nan, math.inf, -1.0, "fast", None, 10**400))),
+    *(lambda rows: "[1]", lambda rows: "3", lambda rows: "[" * 100_000, lambda rows: ""),
+    lambda rows: json.dumps([row | {"item": row["item"] + 10} for row in rows]),
+]
+
+
+def change_timings(folder, change, stage="sample"):
+    path = folder / "timings" / f"{stage}-00001.json"
+    path.write_text(change(json.loads(path.read_text())))
+    return f"timings/{path.name}"
+
+
+@pytest.mark.parametrize("damage", DAMAGED_TIMINGS)
+def test_timings_that_are_changed(command, folder, whole, engine, damage):
+    file = change_timings(folder, damage)
+    assert [one.file for one in verify(folder).problems] == [file]
+    run = Run(folder)  # no other number comes from timings
+    assert run.quality().shape == (23, 4)
+    with pytest.raises(RunError, match=file):
+        run.timings()
+    status, out, err = command("study", "overhead", folder)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert file in err
+    engine.sampled.clear()
+    assert_mended(command, folder, whole, [file])
+    assert engine.sampled == []  # results that are sound are not made again
+    assert {row["item"] for row in Run(folder).timings() if row["stage"] == "sample"} == {
+        *range(10),
+        *range(20, 23),
+    }
+
+
+@pytest.mark.parametrize("damage", DAMAGED_TIMINGS[1:])
+def test_timings_without_a_record_are_looked_at(folder, damage):
+    """Runs that were begun before timings had records have none."""
+    shutil.rmtree(folder / "timings" / "shards")
+    assert len(Run(folder).timings()) == 2 * 23
+    assert (verify(folder).problems, verify(folder).unrecorded_timings) == ([], 6)
+    file = change_timings(folder, damage, "usc@2")
+    assert [one.file for one in verify(folder).problems] == [file]
+    with pytest.raises(RunError, match=file):
+        Run(folder).timings()
+
+
+def test_timings_and_their_records_that_are_lost_or_too_many(command, folder, whole):
+    timings = folder / "timings"
+    (timings / "sample-00000.json").unlink()
+    (timings / "shards" / "00001.json").write_text("{")
+    shutil.copy(timings / "shards" / "00000.json", timings / "shards" / "00002.json")
+    assert [one.file for one in verify(folder).problems] == [
+        "timings/sample-00000.json",
+        "timings/shards/00001.json",
+        "timings/shards/00002.json",
+    ]
+    status, _, err = command(*LINES)
+    assert (status, err.count("timings/")) == (0, 3)
+    assert (verify(folder).problems, results(folder)) == ([], results(whole))
+    assert verify(folder).unrecorded_timings == 5
+    for name in ("sample-00003.json", "other-00000.json", "shards/00003.json"):
+        (timings / name).write_text("[]")
+        assert [one.file for one in verify(folder).problems] == [f"timings/{name}"]
+        (timings / name).unlink()
+
+
+def test_timings_that_cannot_be_verified_are_said(command, folder, tmp_path):
+    shutil.rmtree(folder / "timings" / "shards")
+    status, out, err = command("runs", "verify", folder)
+    assert (status, out.count("all as written"), err.count("\n")) == (0, 1, 1)
+    assert "timings" in err
+    (found,) = json.loads(command("runs", "verify", folder, "--json")[1])
+    assert (found["ok"], found["unrecorded_timings"]) == (True, 6)
+    notes = json.loads(command("study", "overhead", folder, "--json")[1])["notes"]
+    assert sum("6 of 6" in note for note in notes) == 1
+
+
+def test_damaged_timings_fail_their_study_alone(command, folder, tmp_path, monkeypatch):
+    few = {name: STUDIES.get(name) for name in ("oracle", "overhead", "seeds")}
+    monkeypatch.setattr(STUDIES, "all", lambda: few)
+    file = change_timings(folder, set_ms(math.nan))
+    status, out, _ = command("study", "all", folder, "--items", 0, "--json")
+    missing = json.loads(out)["not_done"]
+    assert (status, [name for name, why in missing.items() if file in why]) == (0, ["overhead"])
+    assert (tmp_path / "studies" / "oracle.csv").exists()
 
 
 def test_shards_swapped_with_their_records(command, folder, whole):
@@ -361,6 +463,7 @@ class TestVerify:
             "of": 3,
             "files": 9,
             "bytes": size,
+            "unrecorded_timings": 0,
             "problems": [],
         }
         flip(folder, "items")

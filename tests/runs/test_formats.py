@@ -25,6 +25,7 @@ def downgrade(folder):
     for name in ("left_out", "title", "shards"):
         del data[name]
     shutil.rmtree(folder / "shards")
+    shutil.rmtree(folder / "timings" / "shards")
     (folder / "manifest.json").write_text(json.dumps(data))
     for file in folder.glob("candidates/*.parquet"):
         table = pq.read_table(file)

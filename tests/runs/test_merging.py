@@ -45,7 +45,7 @@ def files(folder):
     found = {
         file.relative_to(folder).as_posix(): file.read_bytes()
         for file in folder.rglob("*")
-        if file.is_file() and file.parent.name != "timings" and not file.name.startswith(".")
+        if file.is_file() and "timings" not in file.parts and not file.name.startswith(".")
     }
     manifest = json.loads(found.pop(MANIFEST))
     del manifest["created"], manifest["checksum"]
@@ -79,8 +79,17 @@ def test_merging_again_does_nothing_and_mends_damage(jobs, tmp_path, command):
     assert (status, told["items"], told["status"], told["id"]) == (0, 23, "finished", Run(out).id)
 
 
+def test_timings_come_with_their_records_and_damaged_ones_are_named(jobs, tmp_path):
+    merge(jobs, tmp_path / "merged")
+    assert verify(tmp_path / "merged").unrecorded_timings == 0
+    path = jobs / "job-1-of-2" / "timings" / "sample-00001.json"
+    path.write_text(path.read_text().replace("sample", "simple"))
+    with pytest.raises(RunError, match=path.name):
+        merge(jobs, tmp_path / "other")
+
+
 def test_wherever_a_merge_is_interrupted_it_ends_with_the_same_bytes(jobs, tmp_path, monkeypatch):
-    writes = 2 + 3 * (4 + 1) + 9  # the manifest twice, tables and records, timings
+    writes = 2 + 3 * (4 + 1) + 9 + 3  # the manifest twice, tables and records, timings and records
     for stop in range(writes):
         for after in (False, True):
             folder = tmp_path / f"{stop}-{after}"

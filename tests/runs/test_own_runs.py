@@ -192,8 +192,10 @@ def test_given_token_ids_are_what_is_scored(engine):
         ({"responses": ["a", "b"], "token_ids": [1, 2]}, "token_ids are no list of whole numbers"),
         ({"responses": ["a"], "token_ids": {}}, "not a list per response: {} for 1"),
         ({"responses": [{"text": "a"}], "token_ids": [[1]]}, "these must then be strings"),
-        ({"responses": [{"token_ids": [1]}]}, "the text of a response is not a string but None"),
+        ({"responses": [{"token_ids": [1]}]}, "the response is not a string but None"),
         ({"responses": "a"}, "the responses are no list of strings but 'a'"),
+        ({"responses": ["a" * 1_000_001]}, "1,000,001 characters"),
+        ({"responses": ["\ud83d"]}, "half a character"),
         ({"responses": [3]}, "the responses are no list of strings but [3]"),
     ],
 )

@@ -80,7 +80,7 @@ def test_wherever_it_is_interrupted_it_ends_with_the_same_bytes(tmp_path, monkey
     start(plan(**settings), tmp_path / "whole")
     whole = results(tmp_path / "whole")
     assert len(whole) == 2 * 3
-    writes = 2 + len(whole) + 4 + 4  # manifest twice, results, timings, records
+    writes = 2 + len(whole) + 4 + 4 + 4  # manifest twice, results, timings, records of both
     for stop in range(writes):
         for after in (False, True):
             folder = tmp_path / f"{stop}-{after}"

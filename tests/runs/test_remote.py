@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from toy_engine import ToyEngine
 from lookback.report import report
 from lookback.runs import Run, lease, open_run, open_runs
 from lookback.runs.job import Job
-from lookback.runs.layout import LOCK, RunError, lock, shard_path
+from lookback.runs.layout import LOCK, TEMPORARY, RunError, lock, replacing, shard_path
 from lookback.runs.merge import merge
 from lookback.runs.plan import Plan
 from lookback.runs.start import start
@@ -102,7 +103,7 @@ def test_wherever_it_is_interrupted_it_ends_with_the_same_bytes(memory, tmp_path
     with monkeypatch.context() as patch:
         patch.setattr(RemotePath, "write_bytes", lambda *given: written.append(real(*given)))
         start(plan(**settings), memory / "counted")
-    writes = 2 + len(whole) + 4 + 4  # manifest twice, results, timings, records
+    writes = 2 + len(whole) + 4 + 4 + 4  # manifest twice, results, timings, records of both
     assert len(written) == writes
     for stop in range(writes):
         for after in (False, True):
@@ -217,6 +218,20 @@ def test_other_files_and_other_runs_are_left_alone(memory):
 def test_processes_do_not_share_memory(memory):
     with pytest.raises(RunError, match="is in the memory of one process: use --workers 1"):
         start(plan(), memory / "run", workers=2)
+
+
+def test_what_a_killed_process_had_not_sent_is_removed(memory, monkeypatch, tmp_path):
+    """Files wait on this machine until they are sent; those of others are not touched."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = replacing(memory / "run" / "items" / "00000.parquet").temporary
+    others = tmp_path / f"{TEMPORARY}00000.parquet.1-elsewhere-2", tmp_path / f"{TEMPORARY}x"
+    for path in (left, *others):
+        path.write_text("half")
+    start(plan(), memory / "run")
+    assert left.exists()  # its process is this one
+    monkeypatch.setattr(lease, "is_alive", lambda process: False)
+    start(plan(), memory / "run")
+    assert sorted(tmp_path.iterdir()) == sorted(others)
 
 
 class TestLease:

@@ -10,6 +10,7 @@ from toy_engine import ToyEngine
 from lookback.benchmarks.scenes.vqa import ScenesVQA
 from lookback.runs import Run
 from lookback.runs.plan import Plan
+from lookback.studies import STUDIES
 
 
 @pytest.fixture(autouse=True)
@@ -150,3 +151,86 @@ def test_all_studies_make_one_page(command, tmp_path):
     assert "seeds: " in err  # what these runs cannot show is said
     assert (tmp_path / "all" / "random-image.csv").exists()
     assert pq.read_table(tmp_path / "runs" / "own" / "items").num_rows == 3
+
+
+def test_the_report_is_one_page_and_nothing_else(command, tmp_path, monkeypatch):
+    few = {name: STUDIES.get(name) for name in ("main", "seeds")}
+    monkeypatch.setattr(STUDIES, "all", lambda: few)
+    command(*SMALL, "--out", "runs/own")
+    before = set(tmp_path.iterdir())
+    code, out, err = command("report", "runs", "--out", "page.html", "--items", 1)
+    assert (code, out.splitlines()[0]) == (0, "page.html")
+    assert "seeds: " in err
+    assert {path.name for path in set(tmp_path.iterdir()) - before} == {"page.html"}
+    assert "tab:main_results" in (tmp_path / "page.html").read_text("utf-8")
+    assert json.loads(command("report", "runs", "--json")[1])["report"] == "report.html"
+    assert command("report", "runs", "--out", "page.txt")[0] == 2
+    assert command("report", "nowhere")[0] == 1
+
+
+@pytest.mark.parametrize("setting", [("--items", 1, "main"), ("--set", "n=1", "all")])
+def test_settings_that_a_study_would_not_heed_are_refused(command, setting):
+    option, value, study = setting
+    command(*SMALL, "--out", "runs/own")
+    code, out, err = command("study", study, "runs", option, value)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert option in err
+
+
+def test_at_temperature_0_one_candidate_is_drawn(command):
+    code, out, err = command(*SMALL, "--temperature", 0, "--out", "run")
+    assert (code, out) == (0, "run: 3 items, 3 candidates, 0 failed\n")
+    assert "--temperature 0" in err
+    assert Run("run").settings["sampling"]["n"] == 1
+
+
+class TestList:
+    def test_every_run_below_a_folder_is_a_row(self, command, tmp_path, monkeypatch):
+        command(*SMALL, "--out", "runs/some/where/own")
+        command("run", "--candidates", "runs/some/where/own", "--image", "none", "--out", "runs/c")
+        command(*SMALL, "--out", "runs/jobs", "--shard", "0/1")
+        (tmp_path / "runs" / "loop").symlink_to(tmp_path / "runs")
+        code, out, err = command("runs", "list", "--json")
+        assert (code, err) == (0, "")
+        runs = [Run(f"runs/{name}") for name in ("c", "jobs", "some/where/own")]
+        found = json.loads(out)
+        names = ("run", "id", "benchmark", "model", "image", "status", "items", "n", "seed")
+        assert [tuple(one[name] for name in names) for one in found] == [
+            (str(r.path), r.id, r.benchmark, r.model, r.image, "finished", 3, n, r.seed)
+            for r, n in zip(runs, (None, 2, 2), strict=True)
+        ]
+        sizes = [sum(p.stat().st_size for p in r.path.rglob("*") if p.is_file()) for r in runs]
+        assert [one["bytes"] for one in found] == sizes
+        for width in ("60", "120"):
+            monkeypatch.setenv("COLUMNS", width)
+            code, out, err = command("runs", "list", "runs/some", "runs/c")
+            assert (code, err) == (0, "")
+            assert max(map(len, out.splitlines())) <= int(width)
+            assert [f"runs/{name}" in out for name in ("some/where/own", "c")] == [True, True]
+
+    def test_one_that_cannot_be_read_is_named_among_the_others(self, command, tmp_path):
+        command(*SMALL, "--out", "runs/b")
+        (tmp_path / "runs" / "a").mkdir()
+        (tmp_path / "runs" / "a" / "manifest.json").write_text("{")
+        code, out, err = command("runs", "list")
+        assert (code, err.count("\n")) == (3, 1)
+        assert "runs/a/manifest.json" in err
+        assert "damaged" in out
+        assert "finished" in out
+
+    def test_no_folder_and_no_run_are_errors(self, command, tmp_path):
+        (tmp_path / "empty").mkdir()
+        for name in ("nowhere", "empty"):
+            code, out, err = command("runs", "list", name)
+            assert (code, out, err.count("\n")) == (1, "", 1)
+            assert name in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [(("aks",), "ask"), (("runs", "verfy"), "verify"), (("reprot",), "report")],
+)
+def test_a_command_that_is_spelled_wrong_is_told_the_right_one(command, arguments, meant):
+    code, _, err = command(*arguments)
+    assert code == 2
+    assert f"'{meant}'" in err

@@ -336,11 +336,3 @@ class TestTime:
             {"stage": "usc@3", "item": 0, "responses": 3, "ms": 2000},
             {"stage": "usc@3", "item": 1, "responses": 3, "ms": 2000},
         ]
-
-
-def test_timings_that_cannot_be_read_are_named(tmp_path):
-    run = make_run(tmp_path / "run", items=2, n=2)
-    for text in ("{", "3", "[1]"):
-        (run.path / "timings" / "00000.json").write_text(text)
-        with pytest.raises(RunError, match=r"timings/00000\.json.*move the file away"):
-            run.timings()

@@ -156,11 +156,29 @@ def test_the_papers_search_space_has_14_times_12_points():
         (([-1.0], [0.1], -1, 0), "alpha = -1"),
         (([-1.0], [0.1], 0, math.nan), "lam = nan"),
         (([[-1.0]], [0.1], 0, 0), "one-dimensional"),
+        ((["-1.0"], [0.1], 0, 0), "log_prob: .*got <U4"),
+        (([False], [0.1], 0, 0), "log_prob: .*got bool"),
+        (([None], [0.1], 0, 0), "log_prob: .*got object"),
+        (([-1.0], [True], 0, 0), "a: .*got bool"),
+        (([-1.0], np.ma.array([0.1], mask=[True]), 0, 0), "a: .*got masked"),
+        (([-1.0], [0.1], True, 0), "alpha = True"),
+        (([-1.0], [0.1], "1", 0), "alpha = '1'"),
+        (([-1.0], [0.1], None, 0), "alpha = None"),
+        (([-1.0], [0.1], np.float64("nan"), 0), "alpha = nan:"),
+        (([-1.0], [0.1], 0, np.float32("inf")), "lam = inf:"),
+        (([-1.0], [0.1], 0, [0.5]), r"lam .*shape \(1,\)"),
     ],
 )
 def test_errors_name_the_value(arguments, message):
     with pytest.raises(ValueError, match=message):
         lookback_score(*arguments)
+
+
+@pytest.mark.parametrize("name", ["alpha", "lam"])
+@pytest.mark.parametrize("value", [True, "1", None, [0.5, True], 1j, [0.5, np.nan], -1])
+def test_what_is_no_coefficient_is_named(name, value):
+    with pytest.raises(ValueError, match=name):
+        lookback_scores([-1.0], [0.1], [1], **({"alpha": 1, "lam": 1} | {name: value}))
 
 
 @pytest.mark.parametrize(

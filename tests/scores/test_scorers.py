@@ -18,6 +18,7 @@ from lookback.scores.base import (
 )
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import lookback_score
+from lookback.scores.rehearsal import _candidates
 
 SLOW = {
     "lookback": lambda s: lookback_score(s.log_prob, s.visual_lookback, 7.0, 1.5),
@@ -102,6 +103,8 @@ def test_ties_keep_their_order_and_nan_is_last():
 def test_unknown_names_list_the_known_ones():
     with pytest.raises(ValueError, match=r"no scorer named 'nope'; there are: .*lookback"):
         get_scorer("nope")
+    with pytest.raises(ValueError, match="Did you mean 'self_certainty'"):
+        get_scorer("self_certanty")
     with pytest.raises(TypeError, match="has no setting 'beta'; it has: alpha, lam"):
         make_candidates().rank("lookback", beta=1)
 
@@ -216,7 +219,14 @@ def test_a_scorer_that_gives_anything_else_is_named(own, gives, said):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError("division\nby zero"), ValueError("bad")])
+class Stop(KeyboardInterrupt):
+    """Looks like Ctrl-C, and is none."""
+
+
+ERRORS = [ZeroDivisionError("division\nby zero"), ValueError("bad"), SystemExit("bye"), Stop("now")]
+
+
+@pytest.mark.parametrize("error", ERRORS)
 def test_a_scorer_that_raises_is_named(own, error):
     def failing(batch):
         raise error
@@ -258,14 +268,41 @@ def test_titles_and_colours_travel_with_the_entry():
         ("self_certainty_borda", "p", None),
         ("self_certainty_borda", "p", "x"),
         ("random", "seed", 0.5),
+        ("random", "seed", True),
+        ("random", "seed", "1"),
+        ("lookback", "alpha", True),
+        ("lookback", "alpha", "1"),
+        ("lookback", "alpha", None),
+        ("lookback", "lam", [1, 2]),
+        ("consensus", "alpha", "1"),  # without weights it is not even used
+        ("consensus", "beta", True),
+        ("visual_gain", "beta", "1"),
+        ("vauq", "alpha", True),
+        ("usc", "image", "no"),
+        ("judge", "max_new_tokens", True),
     ],
 )
 def test_a_setting_of_the_wrong_kind_is_named(name, setting, value):
-    cands = make_candidates([3, 2])
+    cands = _candidates([make_candidates([3, 2])[0]])
     with pytest.raises(SettingError) as error:
         cands.rank(name, **{setting: value})
     assert f"scorer {name!r} cannot work with " in str(error.value)
     assert f"{setting} = {value!r}" in str(error.value)
+
+
+@pytest.mark.parametrize("value", [np.float64("nan"), float("inf"), np.float32("-inf")])
+@pytest.mark.parametrize("name", ["lookback", "majority", "consensus", "vauq"])
+def test_a_setting_that_is_not_finite_is_named(name, value):
+    with pytest.raises(ValueError, match=f"alpha = {value}:"):
+        _candidates([make_candidates([3, 2])[0]]).rank(name, alpha=value)
+
+
+def test_a_truth_is_finite_numbers():
+    cands = make_candidates([3, 2])
+    assert cands.scores("oracle", quality=[True, False]).tolist() == [1.0, 0.0]
+    for quality in (["1", "2"], [float("nan"), 1.0], [None, 1.0]):
+        with pytest.raises(ValueError, match="quality = "):
+            cands.scores("oracle", quality=quality)
 
 
 def test_what_fails_without_a_setting_is_not_blamed_on_one(monkeypatch):

@@ -1,5 +1,6 @@
 """A toy engine whose work takes as long as a test lets it, and which remembers how it ended."""
 
+import asyncio
 import threading
 import time
 
@@ -48,3 +49,11 @@ def until(condition, seconds=20):
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.005)
+
+
+async def happens(condition, seconds=20):
+    """The same for something that the event loop does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0.001)

@@ -74,7 +74,7 @@ def connected(client, body):
     )
     with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
         connection.sendall(head.encode() + sent)
-        yield
+        yield connection
 
 
 def plain(question="What is in the picture?", seed=5):

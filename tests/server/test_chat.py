@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
-from server.serving import asked, chat, embedded, plain, scene_uri
+from server.serving import asked, chat, embedded, plain, scene_uri, serving
+from toy_engine import ToyEngine
 
+from lookback.server.settings import Defaults, Settings
 from lookback.signals import SIGNALS
 
 DRAW = {"seed": 7, "temperature": 1.0, "top_p": 0.9, "max_tokens": 24}
@@ -144,12 +146,15 @@ def test_turns_several_images_and_marks(client):
     assert 0 < second < both
 
 
-def test_a_negative_seed_is_a_seed(client):
-    first, again = (
-        chat(client, **asked(seed=-3, max_tokens=6, lookback={"best_of": 2})).json()
-        for _ in range(2)
+def test_a_negative_seed_is_a_seed_of_its_own(client):
+    first, again, positive = (
+        chat(client, **asked(seed=seed, max_tokens=6, lookback={"best_of": 2})).json()
+        for seed in (-3, -3, 3)
     )
     assert first["choices"] == again["choices"]
+    assert first["choices"] != positive["choices"]
+    assert first["lookback"]["seed"] == 2**64 - 3
+    assert positive["lookback"]["seed"] == 3
 
 
 @pytest.mark.parametrize(
@@ -184,3 +189,87 @@ def test_a_developer_is_a_system(client):
     answer = chat(client, messages=[turn, *asked()["messages"]])
     assert answer.status_code == 400
     assert "system" in answer.json()["error"]["message"]
+
+
+WORDS = [{"role": "user", "content": "Hi!"}]
+
+
+def test_words_alone_are_answered_and_ranked_by_log_p(client):
+    body = {"messages": WORDS, **DRAW, "n": 3, "lookback": {"best_of": 6, "signals": True}}
+    found = chat(client, **body).json()
+    settings = {"seed": 7, "temperature": 1.0, "top_p": 0.9, "max_new_tokens": 24}
+    ranked = embedded().sample(None, "Hi!", 6, source="none", **settings).rank("mean_log_prob")
+    assert [c["message"]["content"] for c in found["choices"]] == [c.text for c in ranked[:3]]
+    for choice in found["choices"]:
+        assert choice["lookback"]["scorer"] == "mean_log_prob"
+        assert choice["lookback"]["alpha"] is None
+        assert set(choice["lookback"]["visual_lookback"]) == {0.0}
+    assert "mean_log_prob" in found["lookback"]["note"]
+
+
+def test_words_alone_as_a_probe_without_settings(client):
+    found = chat(client, messages=WORDS, max_tokens=2, model="lookback").json()
+    assert found["lookback"]["best_of"] == 25
+    assert found["choices"][0]["lookback"]["scorer"] == "mean_log_prob"
+
+
+def test_words_alone_with_a_scorer_that_needs_no_image(client):
+    body = {"messages": WORDS, "max_tokens": 4, "lookback": {"best_of": 3, "scorer": "majority"}}
+    found = chat(client, **body).json()
+    assert found["choices"][0]["lookback"]["scorer"] == "majority"
+    assert "majority" in found["lookback"]["note"]
+
+
+def test_an_image_of_an_earlier_turn_is_looked_back_at(client):
+    messages = [
+        *asked()["messages"],
+        {"role": "assistant", "content": "A cup."},
+        {"role": "user", "content": "What color is it?"},
+    ]
+    body = {"messages": messages, **DRAW, "lookback": {"best_of": 2, "signals": True}}
+    found = chat(client, **body).json()
+    assert "note" not in found["lookback"]
+    assert found["choices"][0]["lookback"]["scorer"] == "lookback"
+    assert min(found["choices"][0]["lookback"]["visual_lookback"]) > 0
+
+
+def test_words_marked_as_the_source_are_one(client):
+    content = [{"type": "text", "text": "A red cup.", "source": True}]
+    body = {"messages": [{"role": "user", "content": content}], **DRAW, "lookback": {"best_of": 2}}
+    found = chat(client, **body).json()
+    assert "note" not in found["lookback"]
+    assert found["choices"][0]["lookback"]["scorer"] == "lookback"
+
+
+@pytest.mark.parametrize(("usual", "used"), [("entropy", "entropy"), ("vauq", "mean_log_prob")])
+def test_words_alone_where_the_server_has_another_scorer(usual, used):
+    engine, defaults = ToyEngine(), Defaults(scorer=usual, prune="half")
+    with serving(engine, Settings(defaults)) as client:
+        found = chat(client, messages=WORDS).json()
+    assert found["choices"][0]["lookback"]["scorer"] == used
+
+
+def test_a_model_has_several_names_and_the_first_is_told():
+    names = ("org/model", "gpt-4o")
+    with serving(ToyEngine(), Settings(names=names)) as client:
+        assert [one["id"] for one in client.get("/v1/models").json()["data"]] == list(names)
+        for name in names:
+            assert client.get(f"/v1/models/{name}").json()["id"] == name
+        for name in (*names, "lookback", "default"):
+            assert chat(client, **asked(model=name)).json()["model"] == "org/model"
+        for answer in (
+            chat(client, **asked(model="toy")),
+            client.post("/v1/score", json=asked(model="toy", responses=["red"])),
+            client.post("/v1/look", json=asked(model="toy", response="red")),
+            client.get("/v1/models/toy"),
+        ):
+            assert answer.status_code == 404
+            for name in (*names, "lookback", "default"):
+                assert repr(name) in answer.json()["error"]["message"]
+
+
+def test_a_model_may_be_called_anything_if_the_server_says_so():
+    with serving(ToyEngine(), Settings(any_name=True)) as client:
+        assert chat(client, **asked(model="gpt-4o")).json()["model"] == "toy"
+        assert client.get("/v1/models/gpt-4o").json()["id"] == "toy"
+        assert [one["id"] for one in client.get("/v1/models").json()["data"]] == ["toy"]

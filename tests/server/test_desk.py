@@ -36,7 +36,9 @@ def test_a_client_that_asks_often_does_not_keep_another_waiting():
             await desk.run((who, ""), lambda: done.append(name), lambda: None, lambda: None)
 
         first = threading.Event()
-        hold = asyncio.ensure_future(desk.run(("z", ""), first.wait, print, lambda: None))
+        hold = asyncio.ensure_future(
+            desk.run(("z", ""), lambda: first.wait(20), print, lambda: None)
+        )
         await asyncio.sleep(0.01)
         many = [asyncio.ensure_future(ask(f"many {i}", "a")) for i in range(20)]
         await asyncio.sleep(0.01)
@@ -53,7 +55,9 @@ def test_who_goes_away_leaves_the_line_and_frees_the_place():
     async def work():
         desk = Desk(1, 10)
         stop = threading.Event()
-        hold = asyncio.ensure_future(desk.run(("a", ""), stop.wait, stop.set, lambda: None))
+        hold = asyncio.ensure_future(
+            desk.run(("a", ""), lambda: stop.wait(20), stop.set, lambda: None)
+        )
         await asyncio.sleep(0.01)
         waits = [
             asyncio.ensure_future(desk.run(("b", ""), lambda: 1, lambda: None, lambda: None))
@@ -76,7 +80,9 @@ def test_a_place_that_is_given_to_who_has_just_gone_is_handed_on():
     async def work():
         desk = Desk(1, 10)
         stop = threading.Event()
-        hold = asyncio.ensure_future(desk.run(("a", ""), stop.wait, print, lambda: None))
+        hold = asyncio.ensure_future(
+            desk.run(("a", ""), lambda: stop.wait(20), print, lambda: None)
+        )
         await asyncio.sleep(0.01)
         gone = asyncio.ensure_future(desk.run(("b", ""), lambda: 1, print, lambda: None))
         other = asyncio.ensure_future(desk.run(("c", ""), lambda: 2, print, lambda: None))
@@ -87,8 +93,8 @@ def test_a_place_that_is_given_to_who_has_just_gone_is_handed_on():
         stop.set()
         assert await other == 2
         await hold
-        await asyncio.sleep(0.01)
-        assert desk.waiting == 0
+        await turns()
+        assert (desk.at_work, desk.waiting) == (0, 0)
 
     asyncio.run(work())
 
@@ -112,7 +118,9 @@ def test_a_full_line_and_an_end():
     async def work():
         desk = Desk(1, 1)
         stop = threading.Event()
-        hold = asyncio.ensure_future(desk.run(("a", ""), stop.wait, print, lambda: None))
+        hold = asyncio.ensure_future(
+            desk.run(("a", ""), lambda: stop.wait(20), print, lambda: None)
+        )
         await asyncio.sleep(0.01)
         waits = asyncio.ensure_future(desk.run(("b", ""), lambda: 1, print, lambda: None))
         await asyncio.sleep(0.01)
@@ -129,5 +137,127 @@ def test_a_full_line_and_an_end():
         assert late.value.status == 503
         stop.set()
         assert await hold is True  # who is at work goes on
+
+    asyncio.run(work())
+
+
+async def turns(count=5):
+    """Let everything that is due on the event loop happen."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+class HeldDesk(Desk):
+    """A desk with one place, which somebody holds until `go` is set; it keeps all who came."""
+
+    def __init__(self, queue):
+        super().__init__(1, queue)
+        self.go, self.done, self.asked = threading.Event(), [], {}
+
+    async def ask(self, *names):
+        """Requests "client/user number", one after another; the statuses of those refused."""
+        for name in names:
+            who = tuple(name.split()[0].split("/"))
+            work = (
+                (lambda: self.go.wait(20))
+                if not self.asked
+                else lambda name=name: self.done.append(name)
+            )
+            waiting = self.run(who, work, lambda: None, lambda: None)
+            self.asked[name] = asyncio.ensure_future(waiting)
+            await turns()
+        return {
+            name: task.exception().status
+            for name, task in self.asked.items()
+            if task.done() and not task.cancelled() and task.exception()
+        }
+
+    async def end(self):
+        """The order in which those were served who were not refused."""
+        self.go.set()
+        await asyncio.gather(*self.asked.values(), return_exceptions=True)
+        assert (self.at_work, self.waiting) == (0, 0)
+        return self.done
+
+
+def test_a_newcomer_takes_the_last_place_of_the_client_that_has_the_most():
+    async def work():
+        desk = HeldDesk(4)
+        assert await desk.ask("z/ 0", "a/ 1", "a/ 2", "a/ 3", "a/ 4") == {}
+        assert await desk.ask("a/ 5") == {"a/ 5": 429}
+        assert await desk.ask("b/ 1") == {"a/ 5": 429, "a/ 4": 429}
+        assert await desk.ask("b/ 2") == {"a/ 5": 429, "a/ 4": 429, "a/ 3": 429}
+        # Both have two: whoever comes now would have the most.
+        assert set(await desk.ask("b/ 3", "a/ 6")) == {"a/ 3", "a/ 4", "a/ 5", "b/ 3", "a/ 6"}
+        assert desk.waiting == 4
+        assert desk.asked["a/ 4"].exception().headers["Retry-After"] == "4"
+        assert await desk.end() == ["a/ 1", "b/ 1", "a/ 2", "b/ 2"]
+
+    asyncio.run(work())
+
+
+def test_within_a_client_the_same_holds_for_its_users():
+    async def work():
+        desk = HeldDesk(3)
+        await desk.ask("z/ 0", "a/x 1", "a/x 2", "a/x 3")
+        assert set(await desk.ask("a/y 1")) == {"a/x 3"}
+        assert set(await desk.ask("a/x 4", "a/y 2")) == {"a/x 3", "a/x 4", "a/y 2"}
+        assert set(await desk.ask("b/x 1")) == {"a/x 3", "a/x 4", "a/y 2", "a/x 2"}
+        assert await desk.end() == ["a/x 1", "b/x 1", "a/y 1"]
+
+    asyncio.run(work())
+
+
+def test_of_clients_that_wait_alike_the_one_at_work_gives_way():
+    async def work():
+        desk = HeldDesk(1)
+        await desk.ask("a/ 0", "a/ 1")
+        assert set(await desk.ask("b/ 1")) == {"a/ 1"}
+        assert set(await desk.ask("a/ 2", "c/ 1")) == {"a/ 1", "a/ 2", "c/ 1"}
+        assert await desk.end() == ["b/ 1"]
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(("seconds", "wanted"), [(3.0, "6"), (3.1, "7"), (0.0, "1"), (1e6, "600")])
+def test_who_is_refused_hears_when_those_who_wait_will_have_been_served(seconds, wanted):
+    async def work():
+        desk, stop = Desk(2, 4), threading.Event()
+        desk.seconds = seconds
+        tasks = [
+            asyncio.ensure_future(desk.run(("a", ""), lambda: stop.wait(20), print, lambda: None))
+            for _ in range(6)
+        ]
+        await turns()
+        with pytest.raises(ApiError) as full:
+            await desk.run(("a", ""), print, print, lambda: None)
+        assert full.value.headers["Retry-After"] == wanted
+        stop.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(work())
+
+
+def test_work_that_is_done_counts_no_more():
+    async def work():
+        desk = HeldDesk(1)
+        await desk.run(("a", ""), lambda: None, print, lambda: None)
+        await desk.ask("z/ 0", "a/ 1")
+        assert set(await desk.ask("b/ 1")) == {"b/ 1"}  # neither has anything at work
+        assert await desk.end() == ["a/ 1"]
+
+    asyncio.run(work())
+
+
+def test_a_place_in_the_queue_of_who_has_just_gone_is_taken_first():
+    async def work():
+        desk = HeldDesk(2)
+        await desk.ask("z/ 0", "a/ 1", "a/ 2")
+        asking = asyncio.ensure_future(desk.ask("b/ 1"))
+        await asyncio.sleep(0)  # it comes next
+        desk.asked["a/ 2"].cancel()
+        assert await asking == {}
+        assert desk.waiting == 2
+        assert await desk.end() == ["a/ 1", "b/ 1"]
 
     asyncio.run(work())

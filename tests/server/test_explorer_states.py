@@ -1,5 +1,6 @@
 """The explorer in other states: photographs, the tour, waiting, stopped, refused, alone."""
 
+import re
 import threading
 
 import numpy as np
@@ -135,6 +136,84 @@ def test_the_tour_has_five_steps_and_goes_by_keyboard(opened):
     assert opened.execute_script("return document.activeElement.id") == "start-tour"
 
 
+@pytest.mark.parametrize("width", [420, 1400])
+def test_who_asks_sees_the_answers(opened, width):
+    """Where they begin far down, the page goes to them, and stays when they are written."""
+    emulate(opened, width)
+    assert opened.execute_script("return scrollY") == 0
+    put(opened, n=6, question=QUESTION)
+    opened.find_element("id", "ask").click()  # it has the focus then
+    settle(opened)
+    top, row, high, moved = opened.execute_script(
+        """const top = (one) => one.getBoundingClientRect().top;
+           return [top($("state")), top(document.querySelector("#candidates > li:nth-child(2)")),
+                   innerHeight, scrollY]"""
+    )
+    assert 0 <= top < row < 0.8 * high
+    assert (moved > 0) == (width == 420)
+    assert opened.execute_script("return document.activeElement.id") == "ask"
+
+
+def test_it_says_that_pruned_answers_are_not_ranked(opened):
+    put(opened, n=9)
+    ask(opened, QUESTION)
+    found = ranking(opened)
+    pruned = sum(len(members) for members, _, score in found if score is None)
+    assert 0 < pruned < 9
+    assert re.findall(r"\d+", text(opened, "#survivors")) == [str(9 - pruned), "9", str(pruned)]
+    put(opened, among=1)
+    assert opened.execute_script("return $('survivors').hidden") == (found[-1][0] != [0])
+    click(opened, "#prune")
+    ask(opened, QUESTION)
+    assert opened.execute_script("return $('survivors').hidden")
+    assert all(score is not None for _, _, score in ranking(opened))
+
+
+WATCH = """window.broken = [];
+  window.frames = 0;
+  function watch() {
+    const rows = [...$("candidates").children];
+    const numbers = (name) => rows.map((row) => row.querySelector(name).textContent)
+      .filter((text) => text !== "–").map((text) => Number(text.replace("−", "-")));
+    const [scores, places] = [numbers(".score"), numbers(".rank")];
+    if (places.some((place, i) => place !== i + 1)) broken.push(["places", places]);
+    if (scores.some((score, i) => score > scores[i - 1])) broken.push(["scores", scores]);
+    const boxes = rows.map((row) => row.getBoundingClientRect());
+    const gaps = boxes.slice(1).map((box, i) => box.top - boxes[i].bottom);
+    if (gaps.some((gap) => gap < -1 || gap > 16)) broken.push(["gaps", gaps]);
+    if (rows.findIndex((row) => row.dataset.chosen !== undefined) > 0) broken.push(["chosen"]);
+    frames += rows.length > 0;
+    requestAnimationFrame(watch);
+  }
+  watch();"""
+
+
+def test_while_answers_are_written_they_stand_in_order_without_gaps(opened):
+    features = [{"name": "prefers-reduced-motion", "value": "no-preference"}]
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    opened.execute_script(WATCH)
+    ask(opened, QUESTION)
+    assert opened.execute_script("return broken.slice(0, 3)") == []
+    assert opened.execute_script("return frames") > 3
+    gliding = """return document.getAnimations()
+      .filter((one) => one.effect.getKeyframes().some((frame) => frame.transform)).length"""
+    assert opened.execute_script(gliding) == 0
+    put(opened, scorer="visual_lookback")  # the reader's own doing: rows glide
+    assert opened.execute_script(gliding) > 0
+
+
+def test_every_score_has_a_meaning(opened):
+    ask(opened, QUESTION)
+    names = opened.execute_script("return [...$('scorer').options].map((one) => one.value)")
+    told = []
+    for name in names:
+        put(opened, scorer=name)
+        told.append(text(opened, "#scale"))
+        assert "undefined" not in told[-1]
+    assert len(set(told)) >= 5  # both log scales have 0 as their best
+    assert told[names.index("lookback")] == told[names.index("mean_log_prob")]
+
+
 @pytest.fixture
 def held():
     engine = HeldEngine()
@@ -195,7 +274,7 @@ def test_a_server_that_goes_away_is_said_and_can_be_tried_again(browser, held):
 
 
 def test_a_key_is_asked_for_and_kept_for_this_tab(browser):
-    with serving(embedded(), Settings(api_key="open sesame")) as client:
+    with serving(embedded(), Settings(api_key="open-sesame")) as client:
         logs(browser)
         browser.get("about:blank")
         browser.get(f"{client.base_url}")
@@ -203,7 +282,7 @@ def test_a_key_is_asked_for_and_kept_for_this_tab(browser):
         put(browser, key="wrong")
         click(browser, "#key-form .strong")
         wait(browser, "$('key-dialog').open && $('key').value === ''")
-        put(browser, key="open sesame")
+        put(browser, key="open-sesame")
         click(browser, "#key-form .strong")
         wait(browser, "document.body.dataset.ready")
         put(browser, n=3)

@@ -68,6 +68,13 @@ def test_a_look_is_the_engines(client):
     np.testing.assert_allclose(found["a"], scored.visual_lookback, atol=1e-5)
 
 
+def test_the_other_question_of_a_look_has_a_limit(client):
+    body = asked(response=RESPONSES[1], relative_to="x" * 100_001)
+    answer = client.post("/v1/look", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "relative_to"
+
+
 def test_layers_of_a_look(client):
     some = client.post("/v1/look", json=asked(response="A dog.", layers=[0, 2])).json()
     assert some["layers"] == [0, 2]
@@ -100,7 +107,8 @@ def test_answers_are_as_the_document_says(client):
         "/v1/score": asked(responses=RESPONSES, lookback={"signals": ["entropy"]}),
         "/v1/look": asked(response="A dog."),
     }
-    for path, body in bodies.items():
+    words_alone = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
+    for path, body in [*bodies.items(), ("/v1/chat/completions", words_alone)]:
         answer = client.post(path, json=body)
         assert answer.status_code == 200
         document[path]["POST"].validate_response(answer)

@@ -1,15 +1,27 @@
 """What is wrong with a request is said in OpenAI's shape, with the part that it is about."""
 
 import base64
+import json
 
 import httpx
 import pytest
 from PIL import Image
+from pydantic import ValidationError
 from server.serving import asked, chat, data_uri, embedded, scene_uri, serving
+from toy_engine import ToyEngine
 
-from lookback.server.settings import Limits, Settings
+from lookback.server.schema import ChatRequest
+from lookback.server.settings import Defaults, Limits, Settings
 
 BROKEN = "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"no" * 50).decode()
+WORDS = [{"role": "user", "content": "hi"}]
+
+
+def spoken(**more):
+    """A conversation in which the assistant has said more than words."""
+    return {"messages": [{"role": "assistant", "content": "Hm."} | more, *asked()["messages"]]}
+
+
 CASES = {
     "tools": ({"tools": [{"type": "function"}]}, 400, "tools"),
     "functions": ({"functions": [{"name": "f"}]}, 400, "functions"),
@@ -42,8 +54,38 @@ CASES = {
     "no messages": ({"messages": []}, 400, "messages"),
     "no turn": ({"messages": [{"role": "assistant", "content": "hi"}]}, 400, "messages"),
     "too many words": ({"messages": [{"role": "user", "content": "x " * 60_000}]}, 400, "messages"),
+    "no image for a scorer that needs one": (
+        {"messages": WORDS, "lookback": {"scorer": "lookback"}},
+        400,
+        "lookback.scorer",
+    ),
+    "no image for a setting that needs one": (
+        {"messages": WORDS, "lookback": {"alpha": 0.5}},
+        400,
+        "lookback.scorer",
+    ),
+    "no image for a source": (
+        {"messages": WORDS, "lookback": {"source": "image:0"}},
+        400,
+        "messages",
+    ),
+    "no image for a scorer that is none": (
+        {"messages": WORDS, "lookback": {"scorer": "lokback"}},
+        400,
+        "lookback.scorer",
+    ),
+    "tools that were called": (spoken(tool_calls=[{"id": "c"}]), 400, "messages[0].tool_calls"),
+    "a function that was called": (
+        spoken(function_call={"name": "f"}),
+        400,
+        "messages[0].function_call",
+    ),
+    "audio that was said": (spoken(audio={"id": "a"}), 400, "messages[0].audio"),
+    "a refusal": (spoken(refusal="No."), 400, "messages[0].refusal"),
+    "scorer of many letters": ({"lookback": {"scorer": "x" * 1001}}, 400, "lookback.scorer"),
+    "user of many letters": ({"user": "x" * 1001}, 400, "user"),
+    "model of many letters": ({"model": "x" * 1001}, 400, "model"),
     "role": ({"messages": [{"role": "tool", "content": "hi"}]}, 400, None),
-    "lone surrogate": ({"messages": [{"role": "user", "content": "\ud800"}]}, 400, None),
 }
 
 
@@ -64,7 +106,6 @@ IMAGES = {
     "audio": (parts({"type": "input_audio", "input_audio": {"data": ""}}), 400, "audio"),
     "a video": (parts({"type": "video_url", "video_url": {"url": ""}}), 400, "videos"),
     "a part of no kind": (parts({"type": "thing"}), 400, ""),
-    "words alone": ({"messages": [{"role": "user", "content": "hi"}]}, 400, "no source"),
 }
 
 
@@ -81,13 +122,7 @@ def refused(answer, status):
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_wrong_is_named(client, name):
     changes, status, param = CASES[name]
-    if name == "lone surrogate":
-        body = r'{"messages": [{"role": "user", "content": "\ud800"}]}'
-        headers = {"content-type": "application/json"}
-        answer = client.post("/v1/chat/completions", content=body, headers=headers)
-    else:
-        answer = chat(client, **(asked() | changes))
-    error = refused(answer, status)
+    error = refused(chat(client, **(asked() | changes)), status)
     assert param is None or error["param"] == param
 
 
@@ -126,16 +161,18 @@ def test_errors_in_a_stream_come_before_its_head(client):
 @pytest.fixture(scope="module")
 def strict():
     limits = Limits(body_mib=1, images=1, best_of=3, tokens=5)
-    with serving(embedded(), Settings(limits=limits, api_key="sécret")) as found:
-        found.headers = httpx.Headers({"authorization": "Bearer sécret".encode()})
+    with serving(embedded(), Settings(limits=limits, api_key="s3cret")) as found:
+        found.headers = httpx.Headers({"authorization": "Bearer s3cret"})
         yield found
 
 
 def test_a_key_is_needed(strict):
-    for key in ("", "Bearer x", "Bearer sécre"):
+    for key in ("", "Bearer x", "Bearer s3cre", "Bearer sécret", "Basic s3cret", "s3cret"):
         answer = strict.get("/v1/models", headers={"authorization": key.encode()})
         assert refused(answer, 401)["code"] == "invalid_api_key"
-    assert strict.get("/v1/models").status_code == 200
+    for key in ("Bearer s3cret", "bearer s3cret", "BEARER  s3cret"):
+        answer = strict.get("/v1/models", headers={"authorization": key})
+        assert answer.status_code == 200
     for path in ("/health", "/ready"):
         assert strict.get(path, headers={"authorization": ""}).status_code == 200
 
@@ -157,7 +194,131 @@ def test_limits(strict):
     refused(answer, 413)
 
 
+@pytest.mark.parametrize("piece", [b"{},", b"[],", b"1,", b'"",'])
+def test_a_request_of_too_many_values_is_not_read(client, piece):
+    body = b'{"messages": [' + piece * 200_000
+    headers = {"content-type": "application/json"}
+    answer = client.post("/v1/chat/completions", content=body, headers=headers)
+    assert refused(answer, 400)["code"] == "too_many_values"
+
+
+def test_a_request_is_read_to_its_first_error():
+    many, part = [1] * 1000, {"role": "user", "content": [1] * 1000}
+    lists = [
+        {"messages": many},
+        {"messages": [part] * 10},
+        asked() | {"lookback": {"signals": many}},
+        asked() | {"lookback": {"prune": many}},
+        asked() | {"lookback": {"source": many}},
+        {f"key {i}": 1 for i in range(1000)},
+    ]
+    for body in lists:
+        with pytest.raises(ValidationError) as error:
+            ChatRequest.model_validate(body)
+        assert error.value.error_count() < 5
+
+
 def test_pictures_of_too_many_pixels(client, monkeypatch):
     monkeypatch.setenv("LOOKBACK_MAX_IMAGE_PIXELS", "10000")
     body = asked("?", data_uri(Image.new("RGB", (101, 100))))
     assert "101 x 100" in refused(chat(client, **body), 413)["message"]
+
+
+def places(data, where=""):
+    """The place of every text in a body, and the body with half a character there."""
+    inside = data.items() if isinstance(data, dict) else enumerate(data)
+    for key, value in list(inside):
+        name = f"{where}[{key}]" if isinstance(key, int) else f"{where}.{key}".lstrip(".")
+        if isinstance(value, str):
+            data[key] = value + "\ud800"
+            yield name
+            data[key] = value
+        elif isinstance(value, (dict, list)):
+            yield from places(value, name)
+
+
+RANKED = {"scorer": "lookback", "source": "image:0", "signals": ["log_prob"]}
+EVERYTHING = {
+    "/v1/chat/completions": {"model": "lookback", "user": "me", "stop": ["a", "b"]}
+    | {"lookback": RANKED | {"prune": "half"}, "response_format": {"type": "text"}},
+    "/v1/score": {"responses": ["A red cup.", "A dog."], "user": "me", "lookback": RANKED},
+    "/v1/look": {"response": "A dog.", "source": ["image:0"], "relative_to": "What?", "user": "me"},
+}
+
+
+@pytest.mark.parametrize("path", EVERYTHING)
+def test_half_a_character_is_refused_with_its_place(client, path):
+    body = asked() | EVERYTHING[path]
+    count = 0
+    for where in places(body):
+        # The client's own JSON would refuse to send it.
+        headers, sent = {"content-type": "application/json"}, json.dumps(body)
+        error = refused(client.post(path, content=sent, headers=headers), 400)
+        assert error["param"] == where
+        assert "\\ud800" in error["message"]
+        count += 1
+    assert count >= 8
+
+
+def test_half_a_character_in_a_name(client):
+    for body in (asked() | {"a\ud800": 1}, asked() | {"lookback": {"a\ud800": 1}}):
+        headers, sent = {"content-type": "application/json"}, json.dumps(body)
+        answer = client.post("/v1/chat/completions", content=sent, headers=headers)
+        assert "\\ud800" in refused(answer, 400)["message"]
+
+
+def test_a_body_that_is_deeply_nested(client):
+    deep = "[" * 900 + "]" * 900
+    for name in ("stop", "metadata", "lookback", "foo"):
+        sent = json.dumps(asked() | {name: "DEEP"}).replace('"DEEP"', deep)
+        headers = {"content-type": "application/json"}
+        answer = client.post("/v1/chat/completions", content=sent, headers=headers)
+        assert answer.status_code == (200 if name == "metadata" else 400), answer.text
+
+
+SMALL = Limits(body_mib=1, images=2, characters=30, tokens=5, best_of=3)
+FEW = {"max_tokens": 1, "lookback": {"best_of": 1}}
+AT_LIMITS = {
+    "best_of": [asked("?", lookback={"best_of": count}) for count in (3, 4)],
+    "n": [asked("?", n=count, temperature=0) for count in (3, 4)],
+    "max_tokens": [asked("?", max_tokens=count) for count in (5, 6)],
+    "max_completion_tokens": [asked("?", max_completion_tokens=count) for count in (5, 6)],
+    "images": [asked("?", *[scene_uri()] * count, **FEW) for count in (2, 3)],
+    "characters": [asked("?" * count, **FEW) for count in (30, 31)],
+    "temperature": [asked("?", **FEW, temperature=value) for value in (2, 2.001)],
+    "no temperature": [asked("?", **FEW, temperature=value) for value in (0, -0.001)],
+    "top_p": [asked("?", **FEW, top_p=value) for value in (1, 1.001)],
+    "top_logprobs": [asked("?", **FEW, logprobs=True, top_logprobs=i) for i in (9, 21)],
+    "stop": [asked("?", **FEW, stop=["x"] * count) for count in (4, 5)],
+    "responses": [asked("?", responses=["red"] * count) for count in (3, 4)],
+    "characters of a response": [asked("?", responses=["r" * count]) for count in (80, 81)],
+    "tokens of a response": [asked("?", responses=[[1] * count]) for count in (5, 6)],
+    "characters to look at": [asked("?", response="r" * count) for count in (80, 81)],
+    "tokens to look at": [asked("?", response=[1] * count) for count in (5, 6)],
+}
+
+
+@pytest.fixture(scope="module")
+def small():
+    with serving(ToyEngine(), Settings(limits=SMALL, defaults=Defaults(best_of=1))) as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", AT_LIMITS)
+def test_what_is_at_a_limit_is_allowed_and_what_is_beyond_is_not(small, name):
+    within, beyond = AT_LIMITS[name]
+    path = "/v1/score" if "responses" in within else "/v1/look"
+    path = path if {"responses", "response"} & set(within) else "/v1/chat/completions"
+    answer = small.post(path, json=within)
+    assert answer.status_code == 200, answer.text
+    refused(small.post(path, json=beyond), 400)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_body_at_its_limit_is_allowed_and_a_byte_more_is_not(small, declared):
+    headers = {"content-type": "application/json"}
+    for size, status in ((2**20, 200), (2**20 + 1, 413)):
+        sent = json.dumps(asked("?", **FEW)).encode().ljust(size)
+        content = sent if declared else iter([sent[:1000], sent[1000:]])
+        answer = small.post("/v1/chat/completions", content=content, headers=headers)
+        assert answer.status_code == status, answer.text

@@ -1,18 +1,26 @@
 """`lookback serve` as a process: it starts, answers, and ends when it is told to."""
 
+import base64
+import io
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import warnings
 
 import httpx
+import numpy as np
 import pytest
+from PIL import Image
 from server.serving import asked
 
 from lookback.cli.serve import image_limits
+from lookback.images import load_image
 from lookback.limits import IMAGE_MIB, IMAGE_PIXELS
+from lookback.server.log import LONGEST, silence_pillow
 
 TOY = ["--plugin", "tests/toy_engine.py", "--engine", "toy"]
 
@@ -34,11 +42,15 @@ def start(*options):
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_and_ends(end):
-    process, address = start(*TOY, "--best-of", "3", "--most-best-of", "4", "--max-tokens", "5")
+    names = ["--served-model-name", "first", "--served-model-name", "second"]
+    process, address = start(
+        *TOY, *names, "--best-of", "3", "--most-best-of", "4", "--max-tokens", "5"
+    )
     try:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", address)
         found = httpx.post(f"{address}/v1/chat/completions", json=asked("a secret"), timeout=30)
         assert found.json()["lookback"]["best_of"] == 3
+        assert found.json()["model"] == "first"
         refused = httpx.post(f"{address}/v1/chat/completions", json=asked(n=5), timeout=30)
         assert refused.status_code == 400
     finally:
@@ -72,16 +84,59 @@ def test_the_engine_ends_with_it(end, tmp_path):
 def test_what_it_asks_for_by_default_is_checked(command):
     for options, words in (
         (["--best-of", "65"], "--most-best-of"),
+        (["--bodies-mib", "63"], "--body-mib"),
         (["--temperature", "-1"], "temperature"),
         (["--prune", "third"], "--prune"),
         (["--engine", "nothing"], "nothing"),
         (["--scorer", "lokback"], "lokback"),
         (["--scorer", "oracle"], "truth"),
+        (["--served-model-name", "a", "--served-model-name", " "], "--served-model-name"),
+        (["--served-model-name", "a\udcff"], "\\udcff"),
     ):
         status, out, err = command("serve", "--port", "0", *options)
         assert status == 1, err
         assert words in err.splitlines()[-1]
         assert out == ""
+
+
+@pytest.mark.parametrize("key", ["", " ", "key ", " key", "a key", "schlüssel", "key\n", "k\x00y"])
+def test_a_key_that_lets_everybody_or_nobody_in_is_refused(command, monkeypatch, key):
+    without_a_model = ["serve", "--port", "0", "--model", "no/such-model"]
+    status, _, err = command(*without_a_model, "--api-key", key)
+    assert status == 1
+    assert "--api-key" in err
+    monkeypatch.setattr(os, "environ", os.environ | {"LOOKBACK_API_KEY": key})
+    status, _, err = command(*without_a_model)
+    assert status == 1
+    assert "LOOKBACK_API_KEY" in err
+    assert "schlüssel" not in err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--host", ""),
+        ("--host", " "),
+        ("--allow-host", ""),
+        ("--allow-host", "*"),
+        ("--allow-host", "two names"),
+        ("--cors", ""),
+        ("--cors", "example.org"),
+        ("--cors", "https://example.org/"),
+    ],
+)
+def test_an_address_or_name_that_cannot_be_meant_is_refused(command, option, value):
+    status, _, err = command("serve", "--port", "0", "--model", "no/such-model", option, value)
+    assert status == 1
+    assert option in err
+    assert repr(value) in err
+
+
+def test_a_variable_that_is_no_number_is_said_at_the_start(command, monkeypatch):
+    monkeypatch.setenv(IMAGE_PIXELS.variable, "many")
+    status, _, err = command("serve", "--port", "0", "--model", "no/such-model")
+    assert status == 1
+    assert IMAGE_PIXELS.variable in err
 
 
 def test_a_port_that_is_taken_is_said_before_the_model_is_loaded(command):
@@ -101,14 +156,49 @@ def test_what_is_missing_is_named(command, monkeypatch):
     assert "pip install 'lookback-vlm[serve]'" in err
 
 
-def test_questions_are_logged_if_asked_for():
-    process, address = start(*TOY, "--log-text")
-    httpx.post(f"{address}/v1/chat/completions", json=asked("a question"), timeout=30)
+def test_questions_are_logged_and_any_name_is_taken_if_asked_for():
+    process, address = start(*TOY, "--log-text", "--any-model-name")
+    body = asked("a question", model="gpt-4o")
+    answer = httpx.post(f"{address}/v1/chat/completions", json=body, timeout=30)
+    assert answer.json()["model"] == "toy"
     process.terminate()
     _, stderr = process.communicate(timeout=60)
     assert "asks: 'a question'" in stderr
     assert "PNG" not in stderr
     assert "data:image" not in stderr
+
+
+def test_the_log_has_short_lines_and_nothing_of_a_picture():
+    tiff = io.BytesIO()
+    Image.new("L", (4, 3)).save(tiff, "TIFF")
+    odd = bytearray(tiff.getvalue())
+    at = odd.index(struct.pack("<HH", 0x111, 4))  # where its strips are: a tag larger than the file
+    odd[at + 4 : at + 8] = struct.pack("<I", 2**24)
+    picture = f"data:image/tiff;base64,{base64.b64encode(odd).decode()}"
+    process, address = start(*TOY, "--log-text")
+    post = f"{address}/v1/chat/completions"
+    assert httpx.post(post, json=asked("?", picture), timeout=30).status_code == 400
+    httpx.post(post, json=asked("long " * 10_000), timeout=30)
+    httpx.request("LONG" * 10_000, f"{address}/health", timeout=30)
+    process.terminate()
+    _, stderr = process.communicate(timeout=60)
+    assert max(map(len, stderr.splitlines())) < LONGEST + 20
+    assert stderr.count(" 400 ") == 1
+    assert "LONGLONG" in stderr
+    assert "Tiff" not in stderr
+    assert "tag" not in stderr
+
+
+def test_nothing_is_said_of_a_broken_tiff(capfd):
+    tiff = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 60), dtype=np.uint8)
+    Image.fromarray(pixels).save(tiff, "TIFF", compression="tiff_deflate")
+    broken = tiff.getvalue()[:200] + bytes(200) + tiff.getvalue()[400:]
+    with warnings.catch_warnings():
+        silence_pillow()
+        with pytest.raises(ValueError, match="cannot read the image"):
+            load_image(broken)
+    assert capfd.readouterr().err == ""
 
 
 def test_limits_of_images_hold_while_it_serves(monkeypatch):

@@ -1,15 +1,28 @@
 """Many at a time: queues, deadlines, clients that go away, the end of a server."""
 
+import asyncio
 import json
 import socket
 import threading
+import time
+from contextlib import ExitStack
+from types import SimpleNamespace
 
 import httpx
 import pytest
-from server.held_engine import HeldEngine, until
-from server.serving import asked, chat, connected, serving
+from PIL import Image
+from server.held_engine import HeldEngine, happens, until
+from server.serving import asked, chat, connected, data_uri, scene_uri, serving
 
+from lookback.server import asking
+from lookback.server.app import make_app
+from lookback.server.desk import Desk
+from lookback.server.errors import ApiError
+from lookback.server.metrics import Metrics
+from lookback.server.schema import ChatRequest
+from lookback.server.serving import READERS, SHARE, Serving
 from lookback.server.settings import Limits, Settings
+from lookback.server.work import GivenUp
 
 
 @pytest.fixture
@@ -121,6 +134,51 @@ def test_a_request_that_comes_too_slowly(engine):
         assert b" 408 " in answer.split(b"\r\n")[0]
 
 
+def test_a_full_queue_refuses_before_the_body_is_sent(engine):
+    with serve(engine, in_flight=1, queue=0) as client, connected(client, asked("a")):
+        until(lambda: engine.begun == ["a"])
+        with socket.create_connection((client.base_url.host, client.base_url.port), 20) as other:
+            other.sendall(
+                b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+            )
+            assert other.recv(12) == b"HTTP/1.1 429"
+        scene = client.get("/explorer/scene?seed=3").json()
+        things = [
+            {k: one[k] for k in ("category", "color", "size", "cell", "look")}
+            for one in scene["things"]
+        ]
+        edited = client.post("/explorer/scene", json={"seed": 3, "things": things})
+        assert edited.status_code == 200
+
+
+def test_the_bytes_of_all_requests_have_a_limit_and_a_client_has_half(engine):
+    noise = data_uri(Image.effect_noise((800, 800), 100))
+    assert 2**19 < len(noise) < 2**20 - 2**15
+
+    def ask(name, client_address, image=noise):
+        there = {"x-forwarded-for": client_address}  # as a proxy on this machine says
+        body = asked(name, image)
+        answers[name] = client.post("/v1/chat/completions", json=body, headers=there)
+        return answers[name].status_code
+
+    answers = {}
+    with serve(engine, body_mib=1, bodies_mib=2, in_flight=9) as client:
+        threads = [threading.Thread(target=ask, args=(name, name)) for name in ("::1", "::2")]
+        for thread in threads:
+            thread.start()
+        until(lambda: sorted(engine.begun) == ["::1", "::2"])
+        assert ask("too much for one", "::1") == 429
+        assert ask("too much for all", "::3") == 429
+        assert answers["too much for all"].json()["error"]["code"] == "bodies_full"
+        assert answers["too much for all"].headers["retry-after"]
+        engine.go.set()
+        assert ask("a small one", "::1", scene_uri()) == 200
+        for thread in threads:
+            thread.join()
+        assert ask("now", "::1") == 200
+
+
 def test_an_end_finishes_what_is_at_work_and_sends_the_others_away(engine):
     with serve(engine) as client:
         found, threads = in_threads(client, "abcd")
@@ -217,3 +275,204 @@ def test_another_question_about_an_image_goes_on_from_it():
         assert plain["lookback"]["log_prob"] == pytest.approx(
             again["lookback"]["log_prob"], abs=1e-4
         )
+
+
+class SlowImages:
+    """Images of a test's server that take as long as the test lets them."""
+
+    def __init__(self, monkeypatch):
+        self.go, self.begun = threading.Event(), []
+        self._read = asking.stored_image
+        monkeypatch.setattr(asking, "stored_image", self.read)
+
+    def read(self, address, policy):
+        if address == scene_uri(1):
+            self.begun.append(address)
+            assert self.go.wait(60)
+        return self._read(address, policy)
+
+
+def test_the_slow_images_of_one_client_leave_room_for_others(engine, monkeypatch):
+    images = SlowImages(monkeypatch)
+    engine.go.set()
+    slow = asked("slow", scene_uri(1))
+    with serve(engine, queue=30) as client, ExitStack() as stack:
+        for _ in range(READERS):
+            stack.enter_context(connected(client, slow))
+        until(lambda: len(images.begun) == SHARE)
+        other = {"x-forwarded-for": "192.0.2.1"}  # as a proxy on this machine says
+        answer = client.post("/v1/chat/completions", json=asked("quick"), headers=other)
+        assert answer.status_code == 200
+        assert len(images.begun) == SHARE
+        images.go.set()
+        until(lambda: engine.ended.count("slow") == READERS)
+
+
+def test_a_deadline_ends_the_reading_of_images(engine, monkeypatch):
+    images = SlowImages(monkeypatch)
+    with serve(engine, seconds=0.2) as client:
+        answer = chat(client, **asked("slow", scene_uri(1)))
+        assert answer.status_code == 504
+        assert images.begun == [scene_uri(1)]
+        images.go.set()
+        assert engine.begun == []
+
+
+def test_nothing_more_is_read_once_nobody_waits():
+    left = 1
+
+    def check():
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise GivenUp
+
+    body = ChatRequest.model_validate(asked("?", scene_uri(1), "data:,no image"))
+    with pytest.raises(GivenUp):
+        asking.read_messages(body.messages, check)
+
+
+class Crowd:
+    """Clients with addresses of their own, who ask an application without a network between."""
+
+    def __init__(self, engine, **limits):
+        settings = Settings(limits=Limits(**{"in_flight": 1, "queue": 2, **limits}))
+        self.app, self.asked = make_app(engine, settings), {}
+        self.desk = self.app.state.desk
+
+    async def ask(self, name, until, address="10.0.0.1", **more):
+        """Ask, and go on once something is so."""
+        transport = httpx.ASGITransport(self.app, client=(address, 1))
+        http = httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60)
+        self.asked[name] = asyncio.ensure_future(chat(http, **asked(name, **more)))
+        await happens(until)
+
+    def refused(self):
+        """Those who were told to come again."""
+        found = {name: one.result() for name, one in self.asked.items() if one.done()}
+        return {name for name, one in found.items() if one.status_code == 429}
+
+    async def statuses(self):
+        """Of all, once they are answered."""
+        found = await asyncio.gather(*self.asked.values())
+        return {name: one.status_code for name, one in zip(self.asked, found, strict=True)}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_client_does_not_fill_the_queue_for_the_others(engine, stream):
+    async def work():
+        crowd = Crowd(engine)
+        await crowd.ask("a0", lambda: engine.begun == ["a0"], stream=stream)
+        await crowd.ask("a1", lambda: crowd.desk.waiting == 1, stream=stream)
+        await crowd.ask("a2", lambda: crowd.desk.waiting == 2, stream=stream)
+        await crowd.ask("a3", lambda: crowd.refused() == {"a3"}, stream=stream)
+        await crowd.ask(
+            "b1", lambda: crowd.refused() == {"a3", "a2"}, address="10.0.0.2", stream=stream
+        )
+        for name in ("a2", "a3"):
+            assert crowd.asked[name].result().headers["retry-after"] == "2"
+        engine.go.set()
+        assert await crowd.statuses() == {"a0": 200, "a1": 200, "a2": 429, "a3": 429, "b1": 200}
+        assert engine.ended == ["a0", "a1", "b1"]
+
+    asyncio.run(work())
+
+
+def test_places_go_round_clients_first_and_then_their_users(engine):
+    async def work():
+        crowd = Crowd(engine, queue=9)
+        await crowd.ask("first", lambda: engine.begun == ["first"])
+        await crowd.ask("a/x", lambda: crowd.desk.waiting == 1, user="x")
+        await crowd.ask("a/y", lambda: crowd.desk.waiting == 2, user="y")
+        await crowd.ask("b/x", lambda: crowd.desk.waiting == 3, address="10.0.0.2", user="x")
+        engine.go.set()
+        await crowd.statuses()
+        assert engine.ended == ["first", "a/x", "b/x", "a/y"]
+
+    asyncio.run(work())
+
+
+def test_a_stream_that_waits_has_no_status_yet(engine):
+    async def work():
+        crowd = Crowd(engine)
+        await crowd.ask("at work", lambda: engine.begun == ["at work"], stream=True)
+        await crowd.ask("waits", lambda: crowd.desk.waiting == 1, stream=True)
+        crowd.desk.close()
+        engine.go.set()
+        assert await crowd.statuses() == {"at work": 200, "waits": 503}
+
+    asyncio.run(work())
+
+
+def test_a_stream_that_waits_too_long_has_a_status(engine):
+    async def work():
+        crowd = Crowd(engine, seconds=0.2)
+        crowd.desk.places = 0  # nobody ever gets a place
+        await crowd.ask("late", lambda: crowd.asked["late"].done(), stream=True)
+        assert await crowd.statuses() == {"late": 504}
+        assert crowd.desk.waiting == 0
+
+    asyncio.run(work())
+
+
+def test_a_watched_stream_hears_that_it_waits_and_that_it_lost_its_place(engine):
+    async def work():
+        crowd, watch = Crowd(engine, queue=1), {"watch": True, "best_of": 2}
+        await crowd.ask("a0", lambda: engine.begun == ["a0"])
+        await crowd.ask("a1", lambda: crowd.desk.waiting == 1, stream=True, lookback=watch)
+        await crowd.ask("a2", lambda: crowd.refused() == {"a2"}, stream=True, lookback=watch)
+        await crowd.ask("b1", lambda: crowd.asked["a1"].done(), address="10.0.0.2")
+        answer = crowd.asked["a1"].result()
+        assert answer.status_code == 200  # its head was out
+        queued, error = answer.text.strip().split("\n\n")
+        assert json.loads(queued.removeprefix(": lookback "))["event"] == "queued"
+        told = json.loads(error.removeprefix("data: "))["error"]
+        assert (told["type"], told["code"]) == ("rate_limit_error", "queue_full")
+        engine.go.set()
+        assert (await crowd.statuses())["b1"] == 200
+
+    asyncio.run(work())
+
+
+def test_a_stream_whose_client_left_before_its_first_event_is_given_up(engine):
+    """Neither its place nor its work outlives it."""
+    body = json.dumps(asked("gone", stream=True, lookback={"watch": True, "best_of": 2})).encode()
+    sent = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive():
+        return sent.pop() if sent else {"type": "http.disconnect"}
+
+    async def send(message):
+        pass
+
+    async def work():
+        app = make_app(engine, Settings(limits=Limits(in_flight=1)))
+        scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions"}
+        scope |= {"headers": [(b"host", b"localhost"), (b"content-type", b"application/json")]}
+        scope |= {"query_string": b"", "client": ("10.0.0.1", 1)}
+        await app(scope, receive, send)
+        await happens(lambda: app.state.desk.at_work == 0)
+
+    asyncio.run(work())
+    assert engine.ended == []
+
+
+def test_the_time_that_a_request_has_used_counts(engine):
+    """Whoever took 101 of its 100 seconds to arrive has none left, however short the work."""
+    engine.go.set()
+    settings = Settings(limits=Limits(seconds=100))
+    desk = Desk(1, 1)
+    server = Serving(engine, settings, desk, Metrics(desk))
+
+    async def receive():
+        await asyncio.Event().wait()
+
+    async def work(used):
+        state = SimpleNamespace(client="10.0.0.1", began=time.monotonic() - used)
+        request = SimpleNamespace(state=state, receive=receive)
+        return await server.answer(request, None, server.work(), lambda: "answered")
+
+    assert asyncio.run(work(99)) == "answered"
+    with pytest.raises(ApiError) as late:
+        asyncio.run(work(101))
+    assert late.value.status == 504

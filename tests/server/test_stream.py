@@ -5,9 +5,14 @@ import json
 import numpy as np
 import pytest
 from server.serving import asked, chat, embedded, plain
+from toy_engine import ToyEngine
 
-from lookback.server.streams import words_of
-from lookback.signals import SIGNALS, Candidate, Signals
+from lookback.server.answers import logprobs
+from lookback.server.asking import ask_for_draw
+from lookback.server.schema import ChatRequest
+from lookback.server.settings import Settings
+from lookback.server.streams import Live, Stream, words_of
+from lookback.signals import SIGNALS, WRITING, Candidate, Signals
 
 DRAW = {"seed": 7, "temperature": 1.0, "top_p": 0.9, "max_tokens": 24}
 SAME = {"seed": 7, "temperature": 1.0, "top_p": 0.9, "max_new_tokens": 24}
@@ -111,6 +116,17 @@ def test_progress_is_told(client):
     assert [one["written"] for one in steps] == sorted(one["written"] for one in steps)
 
 
+@pytest.mark.parametrize("best_of", [1, 3])
+def test_words_alone_are_streamed_and_ranked_by_log_p(client, best_of):
+    body = {"messages": [{"role": "user", "content": "Hi!"}], "lookback": {"best_of": best_of}}
+    _, chunks, done = streamed(client, **body)
+    whole = chat(client, **asked(**DRAW) | body).json()
+    assert done
+    assert joined(chunks)[0] == whole["choices"][0]["message"]["content"]
+    assert chunks[-1]["lookback"] == whole["lookback"]
+    assert "mean_log_prob" in whole["lookback"]["note"]
+
+
 def test_stop_texts_do_not_go_out(client):
     for best_of in (1, 3):
         body = {"stop": [" picture", "zzz"], "lookback": {"best_of": best_of}}
@@ -133,6 +149,36 @@ def test_stop_texts_do_not_go_out(client):
     ],
 )
 def test_pieces_make_the_text(tokens, text):
+    assert "".join(words_of(candidate(tokens, text))) == text
+
+
+def candidate(tokens, text, finish="end"):
     values = np.full(len(tokens), -1.0)
     signals = Signals(np.arange(len(tokens)), tuple(tokens), values, -values, -values, -values)
-    assert "".join(words_of(Candidate(0, text, signals))) == text
+    return Candidate(0, text, signals, finish=finish)
+
+
+def test_a_character_that_is_not_whole_yet_does_not_go_out():
+    request = ChatRequest(**asked(lookback={"best_of": 1}, logprobs=True))
+    live = Live(Stream({}, ask_for_draw(ToyEngine(), request, Settings()), False, False))
+    told = [
+        *live.heard([candidate(["A"], "A", WRITING)]),
+        *live.heard([candidate(["A", " \ufffd"], "A \ufffd", WRITING)]),
+        *live.heard([candidate(["A", "", " é"], "A é", WRITING)]),
+        *live.rest(candidate(["A", "", " é", "!"], "A é!")),
+    ]
+    choices = [json.loads(line.removeprefix("data: "))["choices"][0] for line in told]
+    assert [one["delta"]["content"] for one in choices] == ["", "A", " ", "é", "!"]
+    tokens = [token for one in choices for token in one.get("lookback", {}).get("tokens", [])]
+    assert tokens == ["A", "", " é", "!"]
+    spelled = [
+        token["token"]
+        for one in choices
+        for token in (one["logprobs"] or {"content": []})["content"]
+    ]
+    assert spelled == tokens
+
+
+def test_part_of_a_character_has_no_bytes():
+    content = logprobs(candidate(["é", "\ufffd", "a\ufffd"], "é"))["content"]
+    assert [one["bytes"] for one in content] == [[0xC3, 0xA9], None, None]

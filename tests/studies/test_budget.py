@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from changed_runs import change_rows
+from changed_runs import change_rows, set_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_runs import make_run
@@ -231,3 +231,31 @@ def test_what_it_cannot_be_asked(run, tmp_path):
     pruned = change_rows(make_run(tmp_path / "pruned", items=3, n=3), end)
     with pytest.raises(StudyError, match="without --prune"):
         get_study("budget")(Runs([pruned]))
+
+
+@pytest.fixture
+def even(tmp_path):
+    """Eight candidates of 64 tokens each: every cost is exact in floating point."""
+    made = make_run(tmp_path / "even", items=4, n=8)
+
+    def lengthen(row):
+        set_tokens(row, ["x"] * 64)
+        row["finish"] = "length"
+
+    change_rows(made, lengthen)
+    return Run(tmp_path / "even")
+
+
+def test_a_schedule_that_costs_exactly_the_share_may_be_chosen(even):
+    rows = get_study("budget")([even], {"splits": 2}).rows
+    cheapest = min(r["share"] for r in rows if r["method"] == "pruned")
+    assert cheapest == round(512 * cheapest) / 512  # a whole number of tokens: no rounding
+    rows = get_study("budget")([even], {"share": cheapest, "splits": 2}).rows
+    assert {r["share"] for r in rows if r["method"] == "chosen"} == {cheapest}
+
+
+def test_as_many_tokens_means_at_least_as_many(even):
+    """16:4 costs 320 tokens, as do five whole candidates."""
+    rows = get_study("budget")([even]).rows
+    row = next(r for r in rows if r["method"] == "pruned" and r["schedule"] == "16:4")
+    assert (row["tokens"], row["same_tokens_n"]) == (320, 5)

@@ -225,3 +225,38 @@ def test_what_cannot_be_combined_is_named(runs, scorers, message):
 def test_scorers_can_be_chosen(runs):
     rows = get_study("combine")(runs, {"scorers": "lookback, entropy", **SPLITS}).rows
     assert {(r["first"], r["second"]) for r in rows} == {("lookback", "entropy")}
+
+
+def test_averages_have_bootstrap_samples_of_their_own_for_each_run(runs, result):
+    """Run i of the table is resampled with seed i: runs are independent."""
+    order = [runs[1], runs[0]]  # as in the table
+    pairs = [Combination(run, N, "lookback", "consensus", 4, 3) for run in order]
+    (row,) = [
+        r
+        for r in result.rows
+        if (r["benchmark"], r["first"], r["second"]) == ("Average", "lookback", "consensus")
+    ]
+    for name in ("ranks", "mix"):
+        draws = [bootstrap_means(pair.gain(name), seed) for seed, pair in enumerate(pairs)]
+        expected = interval(np.mean(draws, axis=0))
+        ends = row[f"{name}_gain_low"], row[f"{name}_gain_high"]
+        assert ends == pytest.approx(expected, abs=1e-8)
+        same_seed = [bootstrap_means(pair.gain(name), 0) for pair in pairs]
+        assert ends != pytest.approx(interval(np.mean(same_seed, axis=0)), abs=1e-8)
+
+
+def test_two_of_three_benchmarks_have_no_average(tmp_path):
+    names = ("scenes-caption", "scenes-vqa", "scenes-pairs")
+    runs = [
+        make_run(tmp_path / name, name, 6, 4, recorded=("vauq",) if i else ())
+        for i, name in enumerate(names)
+    ]
+    rows = get_study("combine")(runs, {"scorers": "lookback,entropy,vauq", **SPLITS}).rows
+    averages = {(r["first"], r["second"]) for r in rows if r["benchmark"] == "Average"}
+    assert averages == {("lookback", "entropy")}
+
+
+@pytest.mark.parametrize("value", [0.1, -2.3, 1e6 + 0.1])
+def test_equal_scores_are_equal_although_their_mean_is_inexact(value):
+    """Seven times 0.1 has a mean that is not 0.1 in floating point."""
+    np.testing.assert_array_equal(standardised(np.full((1, 7), value)), np.zeros((1, 7)))

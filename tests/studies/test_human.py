@@ -198,3 +198,13 @@ def test_the_command(command, paper, tmp_path):
     assert (code, len(err.strip().splitlines())) == (1, 1)
     code, out, _ = command("studies", "--json")
     assert json.loads(out)[-1]["name"] == "human"
+
+
+def test_the_majority_of_the_others_leaves_out_the_raters_own_vote(tmp_path):
+    """Without their own vote the others are even, so no rater is with them."""
+    cases = make_cases((1,), image=False)
+    folder = make_folder(tmp_path / "c", cases)
+    kinds = {"a": "first", "b": "first", "c": "second"}
+    votes = [vote_of(cases.study, rater, (1, 1), kind) for rater, kind in kinds.items()]
+    lines = human([str(save(folder / "v.jsonl", votes))]).tables[2].rows
+    assert {line[0]: line[6] for line in lines} == {"a": "0 of 1", "b": "0 of 1", "c": "0 of 1"}

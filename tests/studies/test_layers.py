@@ -17,6 +17,7 @@ from lookback.studies import StudyError, get_study
 from lookback.studies.shared.distributions import auc, bootstrap_aucs
 from lookback.studies.shared.halves import choose_on_other_half
 from lookback.studies.shared.layers import stretches
+from lookback.studies.shared.selection import bootstrap_means, interval
 
 LAYERS = 5
 STUDY = get_study("layers")
@@ -267,3 +268,19 @@ def test_the_figures_bands_are_the_rows_intervals(run, result):
     names = ["it alone", "up to it", "from it on", "all layers", "mean log p"]
     assert [text.get_text() for text in top.texts] == names
     assert all(axis.get_legend() is None for axis in (top, middle, bottom))
+
+
+def test_the_average_has_bootstrap_samples_of_its_own_for_each_run(run, tmp_path):
+    """Run i of the table is resampled with seed i: runs are independent."""
+    other = make_run(tmp_path / "other", "scenes-vqa", n=7, layers=LAYERS, seed=7)
+    selection, _ = STUDY([run, other]).tables
+    order = [other, run] if selection.columns[1][0] == "Scenes VQA" else [run, other]
+    gains = [
+        np.subtract(slow_outcomes(one, [0, 1]), slow_outcomes(one, range(LAYERS))) for one in order
+    ]
+    draws = [bootstrap_means(gain, seed) for seed, gain in enumerate(gains)]
+    low, high = interval(np.mean(draws, axis=0))
+    cell = cells(selection)["first half (layers 1-2)"][-1]
+    assert cell.endswith(f"[{low:+.1f}, {high:+.1f}]")
+    low, high = interval(np.mean([bootstrap_means(gain, 0) for gain in gains], axis=0))
+    assert not cell.endswith(f"[{low:+.1f}, {high:+.1f}]")  # else this test could not fail

@@ -253,3 +253,44 @@ def test_scores_made_with_other_settings_than_todays_are_named(tmp_path):
     old = change_manifest(tmp_path / "run", scorers=made)
     note = "Scenes Caption: vauq was recorded with rows = 'response', which is not its default."
     assert note in get_study("main")([old]).notes
+
+
+def make_greedy(folder, benchmark, items, **settings):
+    """A run of one candidate per item at temperature 0."""
+    made = make_run(folder, benchmark, items=items, n=1, seed=5)
+    sampling = {"n": 1, "seed": 5, "temperature": 0.0}
+    return change_manifest(folder, settings=made.settings | {"sampling": sampling} | settings)
+
+
+def test_greedy_decoding_has_a_row_where_it_was_run(runs, tmp_path):
+    """The items that failed in the draw are not counted for it, and it is the same at every N."""
+    greedy = [
+        make_greedy(tmp_path / "caption", "scenes-caption", 20),
+        make_greedy(tmp_path / "vqa", "scenes-vqa", 11),
+    ]
+    result = get_study("main")([*greedy, *runs])
+    kept = [i for i in range(14) if i != 3]
+    for n in (5, 25):
+        caption, vqa = (row(result, "greedy", f"Scenes {b}", n) for b in ("Caption", "VQA"))
+        assert caption["value"] == pytest.approx(100 * greedy[0].quality(1)[kept, 0].mean())
+        assert vqa["value"] == pytest.approx(100 * greedy[1].quality(1).mean())
+        ours = row(result, "lookback", "Average", n)["value"]
+        found = row(result, "greedy", "Average", n)
+        assert found["lead"] == pytest.approx(ours - found["value"])
+        assert found["lead_low"] <= found["lead"] <= found["lead_high"]
+    lines = cells(result.tables[0])
+    assert list(lines)[-2:] == ["Greedy decoding", "Oracle"]
+    assert "over Greedy decoding" in cells(result.tables[1])
+    assert "Greedy decoding" not in cells(result.tables[2])  # of the other model there is none
+    labels = [label.get_text() for label in result.figure.axes[0].get_yticklabels()]
+    assert "Greedy decoding" in labels
+
+
+def test_greedy_answers_to_other_questions_or_to_some_are_not_compared(runs, tmp_path):
+    other = make_greedy(tmp_path / "other", "scenes-vqa", 11, revision="other")
+    result = get_study("main")([*runs, other])
+    assert "Greedy decoding" not in cells(result.tables[0])
+    some = make_greedy(tmp_path / "some", "scenes-vqa", 8)
+    result = get_study("main")([*runs, some])
+    assert "Greedy decoding" not in cells(result.tables[0])
+    assert any("some lacks 3 of its 11 items" in note for note in result.notes)

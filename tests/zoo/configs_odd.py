@@ -16,6 +16,18 @@ from .models import _randomise
 
 _MAMBA2 = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_chunk_size": 8}
 _HYBRID = ["linear_attention", "hybrid", "linear_attention", "hybrid"]
+_SPARSE = {
+    "kv_heads": 4,
+    "first_k_dense_replace": 3,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 16,
+    "index_topk": 4,
+    "index_n_heads": 2,
+    "index_head_dim": 16,
+}
 
 DECODERS: dict[str, dict[str, Any]] = {
     "jamba": text(
@@ -60,8 +72,23 @@ DECODERS: dict[str, dict[str, Any]] = {
         block_size=8,
         num_local_experts=2,
     ),
+    "deepseek_v32": text("deepseek_v32", **_SPARSE),
+    "glm_moe_dsa": text("glm_moe_dsa", **_SPARSE),
+    "minimax_m3": text(
+        "minimax_m3_vl_text",
+        layer_types=["full_attention", "minimax_m3_sparse", "minimax_m3_sparse"],
+        mlp_layer_types=["dense"] * 3,
+        dense_intermediate_size=HIDDEN,
+        rotary_dim=8,
+        index_n_heads=2,
+        index_head_dim=16,
+        index_block_size=4,
+        index_topk_blocks=2,
+    ),
 }
 """Text decoders by name."""
+SPARSE = ["deepseek_v32", "glm_moe_dsa", "minimax_m3"]
+"""Decoders that choose few keys for each row, and do so by the name of the attention function."""
 
 
 def odd_model(decoder: str, **changes: Any) -> PreTrainedModel:

@@ -9,6 +9,7 @@ import transformers
 
 from lookback.embedded import LVLM
 from lookback.engines import engine as register
+from lookback.engines.sampling import check_flag
 from lookback.engines.transformers.compat import hub_commit, unwrapped
 from lookback.engines.transformers.engine import TransformersEngine
 from lookback.engines.transformers.loading import (
@@ -22,7 +23,8 @@ from lookback.engines.transformers.loading import (
     on_cpu,
 )
 from lookback.engines.transformers.recording import Recorder, record
-from lookback.engines.transformers.support import check_supported
+from lookback.engines.transformers.support import check_attention, check_supported
+from lookback.engines.transformers.tested import check_release
 
 __all__ = ["Recorder", "TransformersEngine", "load", "record"]
 
@@ -78,6 +80,8 @@ def load(
             f"the embedded model is missing from this installation ({LVLM}): give load() a hub "
             "id, a folder, or a transformers model with its processor"
         )
+    check_flag("trust_remote_code", trust_remote_code)
+    check_attention(attn)  # before minutes of loading
     hub = {"revision": revision, "trust_remote_code": trust_remote_code}
     label = "embedded" if model is None else None
     model = LVLM if model is None else model
@@ -107,15 +111,19 @@ def load(
     check_supported(model)
     if isinstance(processor, (str, os.PathLike)):
         processor = load_processor(find_folder(processor), **hub)
-    return TransformersEngine(model.eval(), processor, name=label, revision=revision, prompt=prompt)
+    engine = TransformersEngine(
+        model.eval(), processor, name=label, revision=revision, prompt=prompt
+    )
+    check_release(engine)
+    return engine
 
 
 def _ready(model: Any, processor: Any, device: Any, dtype: Any, attn: str | None) -> Any:
     """A model that is in memory already, changed as far as that is asked for."""
-    if processor is None:
-        raise ValueError("a ready model needs its processor: load(model, processor)")
     model = unwrapped(model)
     check_supported(model)
+    if processor is None:
+        raise ValueError("a ready model needs its processor: load(model, processor)")
     if attn:
         model.set_attn_implementation(attn)
     chosen = as_dtype(dtype)

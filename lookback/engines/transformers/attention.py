@@ -53,7 +53,7 @@ def attend(
     else:
         bias = None if mask is None else additive(mask)
         out, lse = kernel(query, key, value, scale, bias, causal)
-    part = Part(out.float(), lse)
+    part = Part(out.float(), lse.float())  # of float64 too
     if mask is not None:  # a row that sees none of these keys has no share in the whole
         blind = ~mask.any(-1)
         part = Part(

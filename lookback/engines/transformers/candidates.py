@@ -9,6 +9,7 @@ import numpy as np
 
 from lookback.engines.transformers.continuations import Continuation
 from lookback.engines.transformers.spelling import IdText, Spelling
+from lookback.plain import check_text
 from lookback.signals import SIGNALS, Asked, Candidate, Candidates, Signals, Top
 
 if TYPE_CHECKING:
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
 def response_ids(
     prompter: Prompter, vocab: int, prompt_ids: list[int], i: int, response: Response
 ) -> list[int]:
-    """The tokens of a response that is given, the i-th of them.
+    """Return the tokens of the i-th response, as `check_responses` returned it.
 
     Raises:
         ValueError: it is empty, or a token of it is not the model's, or a placeholder.
     """
     if isinstance(response, str):
+        check_text(response, f"response {i}")
         try:
             return prompter.encode(prompt_ids, response)
         except ValueError as error:
             raise ValueError(f"response {i}: {error}") from None
-    ids = response.token_ids if isinstance(response, Candidate) else response
-    ids = [int(token) for token in ids]
+    ids = response.token_ids.tolist() if isinstance(response, Candidate) else list(response)
     if not ids:
         raise ValueError(f"response {i} is empty: there is nothing to score")
     for token in ids:
@@ -41,6 +42,19 @@ def response_ids(
             if token == placeholder:
                 raise ValueError(f"response {i}: token id {token} is the {kind} placeholder")
     return ids
+
+
+def with_end(prompter: Prompter, ids: list[int], end_tokens: Sequence[int]) -> list[int]:
+    """A response with its end token, if it has none yet.
+
+    A model may have several: it is the one that the chat template writes behind an answer, or else
+    the first.
+    """
+    if ids[-1] in end_tokens:
+        return ids
+    written = prompter.tokenizer(prompter.tail, add_special_tokens=False)["input_ids"]
+    ends = [token for token in written if token in end_tokens] or list(end_tokens)
+    return [*ids, *ends[:1]]
 
 
 def make_candidates(

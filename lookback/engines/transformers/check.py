@@ -165,7 +165,10 @@ class _Checker:
             source = self.prompt(one)[1][0]
             row[padded - len(source) :] = source
         ids = [one.token_ids.tolist() for one in found]
-        return self._differences(found, self.reference(inputs, sources, ids))
+        try:
+            return self._differences(found, self.reference(inputs, sources, ids))
+        except FloatingPointError as error:
+            raise _NotApplicable(f"there is nothing to compare with: {error}") from error
 
     def score_padded(self) -> dict[str, float]:
         inputs, sources = self.prompt(self.asked)

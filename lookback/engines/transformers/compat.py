@@ -27,6 +27,7 @@ from transformers import (
     Cache,
     DynamicCache,
     GenerationConfig,
+    GenerationMixin,
     PretrainedConfig,
     PreTrainedModel,
     StaticCache,
@@ -43,15 +44,18 @@ from transformers.masking_utils import (
     sdpa_mask,
 )
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 from transformers.utils import ModelOutput
 
 from lookback.engines import UnsupportedModelError
+from lookback.engines.transformers.turns import survive_forks
 
 __all__ = [
     "ALL_MASK_ATTENTION_FUNCTIONS",  # the mask function that the tap stands in front of
     "CACHES",
     "KEYLESS_LAYERS",
     "LAYERS_BY_POSITION",
+    "STOPPING_CRITERIA",
     "AttentionInterface",  # where the tap registers its attention function
     "AttentionMaskInterface",  # and, under the same name, its mask function
     "DynamicLayer",  # the cache layer whose keys can be shared, and that SharedLayer extends
@@ -69,6 +73,7 @@ __all__ = [
     "flash_attention_on_cpu",
     "flash_attention_on_cuda",
     "generation_settings",
+    "generation_steps",
     "hub_commit",
     "memory_efficient_attention",
     "sdpa_attention_forward",  # tells a layer on sdpa, which drops a softcap
@@ -113,6 +118,10 @@ KEYLESS_LAYERS = _cache_layers("LinearAttentionLayer")
 """Cache layers that hold a state and no keys."""
 
 
+STOPPING_CRITERIA = "_get_stopping_criteria"
+"""The method by which `generate` makes the stopping criteria of a call."""
+
+
 def unwrapped(model: Any) -> Any:
     """The transformers model inside what `torch.compile` and PEFT put around it, if they did.
 
@@ -137,6 +146,25 @@ def unwrapped(model: Any) -> Any:
             return model
 
 
+def is_usual_processor(processor: Any, model: PreTrainedModel) -> bool:
+    """Whether a processor is of the class that transformers has for models of this type, if any."""
+    usual = PROCESSOR_MAPPING_NAMES.get(model.config.model_type)
+    return usual is None or usual in [kind.__name__ for kind in type(processor).__mro__]
+
+
+def weight_without_numbers(model: PreTrainedModel) -> str | None:
+    """The first weight that is on the meta device; None if there is none.
+
+    Weights that accelerate has put aside are there too, until a hook fetches them.
+    """
+    for name, module in model.named_modules():
+        if not hasattr(module, "_hf_hook"):
+            for weight, values in module.named_parameters(name, recurse=False):
+                if values.is_meta:
+                    return weight
+    return None
+
+
 @contextmanager
 def around_compiled_call(
     model: PreTrainedModel, around: Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -156,6 +184,7 @@ def around_compiled_call(
 
 
 _EAGER_LOCK = threading.Lock()
+survive_forks(_EAGER_LOCK)
 _EAGER: list[Any] = []  # the stance, once for each block that wants it
 
 
@@ -194,6 +223,25 @@ def generation_settings(
     """The settings that `generate(generation_config=config, **given)` uses, defaults and all."""
     found: GenerationConfig = model._prepare_generation_config(config, **given)[0]
     return found
+
+
+def generation_steps(model: torch.nn.Module) -> list[str]:
+    """The methods by which a model's own class prepares the passes of `generate`.
+
+    They may read and write what the class keeps on its modules. Those that are the library's, or
+    that somebody has put on the model itself, do not count.
+    """
+    if not isinstance(model, GenerationMixin):
+        return []
+    kinds = ("prepare_", "_prepare_", "_expand_inputs", "_update_model_kwargs")
+    return [
+        name
+        for name in dir(GenerationMixin)
+        if name.startswith(kinds)
+        and name not in vars(model)
+        and inspect.isfunction(inspect.getattr_static(type(model), name))
+        and getattr(type(model), name) is not getattr(GenerationMixin, name)
+    ]
 
 
 def alone_settings(generate: Callable[..., Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from lookback.engines.transformers.continuations import (
 )
 from lookback.engines.transformers.knockout import Importance
 from lookback.engines.transformers.logits import cheap_to_read, token_stats
-from lookback.engines.transformers.passes import Passes
+from lookback.engines.transformers.passes import Passes, RotationError
 from lookback.engines.transformers.prefix import Prefix, SharedCache, SharedPrefix
 from lookback.engines.transformers.rows import Rows
 from lookback.engines.transformers.state import Loan
@@ -275,7 +275,7 @@ class Decoder(Passes):
         steps = min(max_new_tokens, self.max_length - prefix.length)
         room = self._room((1 + n, steps), prefix.logits.device, by_layer)
         drawn = Drawn(n, end_tokens, stopped)
-        often = cheap_to_read(room) or self.switches or telling is not None
+        often = cheap_to_read(room) or telling is not None
         every = self.look_every or (1 if often else LOOK_EVERY)
         reader = SharedPrefix(prefix, tap=self.tap, by_layer=by_layer)
 
@@ -304,5 +304,12 @@ class Decoder(Passes):
                     progress(t, steps)
                 if t < steps:
                     loan.offer()
-                    rows.step()
+                    try:
+                        rows.step()
+                    except RotationError:  # no matter if all had ended before
+                        if rows.fresh:
+                            drawn.take(rows.look())
+                        if drawn.alive:
+                            raise
+                        break
         return drawn.continuations(rows.signals(), rows.top())

@@ -22,9 +22,18 @@ from lookback.engines import (
     check_rows,
     check_sampling,
 )
-from lookback.engines.sampling import Wish, check_top, check_whole, draw_of
+from lookback.engines.responses import check_responses
+from lookback.engines.sampling import (
+    Wish,
+    check_flag,
+    check_share,
+    check_texts,
+    check_top,
+    check_whole,
+    draw_of,
+)
 from lookback.engines.transformers.answering import answer
-from lookback.engines.transformers.candidates import make_candidates, response_ids
+from lookback.engines.transformers.candidates import make_candidates, response_ids, with_end
 from lookback.engines.transformers.continuations import Continuation
 from lookback.engines.transformers.decoder import Decoder
 from lookback.engines.transformers.drawing import draw_candidates
@@ -88,6 +97,7 @@ class TransformersEngine(Engine):
             processor, self.family, self._decoder.image_token, video_token_id(model.config), prompt
         )
         self._prompter.check_can_ask()
+        self._prompter.check_fits(model)
         self.end_tokens = end_token_ids(model)
         self._lock = turns_of(model)
         self._prefixes: Prefixes | None = None
@@ -96,7 +106,6 @@ class TransformersEngine(Engine):
         return f"TransformersEngine({self.name!r}, {self.family.name}, {self.model.device})"
 
     def identity(self) -> Identity:
-        """Which model this is."""
         return Identity(
             engine="transformers",
             model=self.name,
@@ -122,16 +131,16 @@ class TransformersEngine(Engine):
         by_layer: bool = False,
         progress: Progress | None = None,
     ) -> Candidates:
-        """As the contract says: one pass for the prompt, one for all responses."""
-        given = [responses] if isinstance(responses, (str, Candidate)) else list(responses)
-        if not given:
-            raise ValueError("no responses given: there is nothing to score")
-        end = self.end_tokens[:1] if keep_end else []
+        # One pass for the prompt, one for all responses.
+        given = check_responses(responses)
+        check_flag("keep_end", keep_end)
+        check_flag("by_layer", by_layer)
 
         def work(inputs: Inputs, mask: torch.Tensor, ids: list[list[int]]) -> list[Continuation]:
-            whole = [[*one, *end] for one in ids]
+            if keep_end:
+                ids = [with_end(self._prompter, one, self.end_tokens) for one in ids]
             prefix = self._prefill(inputs, mask)
-            return self._decoder.score(prefix, whole, progress, by_layer=by_layer)
+            return self._decoder.score(prefix, ids, progress, by_layer=by_layer)
 
         conversation = Conversation.of(image, question, messages, video)
         return self._given(conversation, source, given, work)
@@ -150,18 +159,12 @@ class TransformersEngine(Engine):
         rows: Rows = "response",
         progress: Progress | None = None,
     ) -> Candidates:
-        """As the contract says.
-
-        One pass for the prompt, one over the responses to see what they look at, one with that
-        hidden as keys in every layer; for all rows, the prompt's pass again for each response.
-        """
+        # One pass for the prompt, one over the responses to see what they look at, one with that
+        # hidden as keys in every layer; for all rows, the prompt's pass again for each response.
         check_rows(rows)
-        given = list(responses)
-        if not given:
-            raise ValueError("no responses given: there is nothing to hide anything from")
+        given = check_responses(responses)
         share = self.family.vauq_k if share is None else share
-        if not 0 < share <= 1:
-            raise ValueError(f"share of vision tokens to hide = {share}: must be in (0, 1]")
+        check_share("share", share)
         chosen = self._vauq_layers(layers)
 
         def work(inputs: Inputs, mask: torch.Tensor, ids: list[list[int]]) -> list[Continuation]:
@@ -191,7 +194,7 @@ class TransformersEngine(Engine):
         relative_to: str | None = None,
         progress: Progress | None = None,
     ) -> Look:
-        """As the contract says: one pass for the prompt and one for the response."""
+        # One pass for the prompt and one for the response.
         from lookback.engines.transformers.looking import look
 
         conversation = Conversation.of(image, question, messages, video)
@@ -229,7 +232,7 @@ class TransformersEngine(Engine):
     def _check_layers(self, layers: tuple[int, int]) -> tuple[int, int]:
         depth = self._decoder.layers
         try:
-            first, last = (index(layer) for layer in layers)
+            first, last = (index(layer) for layer in layers if not isinstance(layer, bool))
         except (TypeError, ValueError):
             raise ValueError(
                 f"layers = {layers!r:.60}: the first and the end (exclusive), e.g. (0, {depth})"
@@ -263,7 +266,7 @@ class TransformersEngine(Engine):
         listen: Listener | None = None,
         progress: Progress | None = None,
     ) -> Candidates:
-        """As the contract says: one pass for the prompt, which all candidates share."""
+        # One pass for the prompt, which all candidates share.
         draw = draw_of(n, temperature, top_p, top_k, max_new_tokens, stop, seed)
         rule = pruning_of(prune, n, self.family.defaults)
         conversation = Conversation.of(image, question, messages, video)
@@ -295,7 +298,7 @@ class TransformersEngine(Engine):
         watch: Watch | None = None,
         progress: Progress | None = None,
     ) -> Candidates:
-        """As the contract says: forks share the prompt, and copy their own tokens' keys."""
+        # Forks share the prompt, and copy their own tokens' keys.
         draw = draw_of(width, temperature, top_p, top_k, max_new_tokens, stop, seed)
         rule = Search(
             width, keep, every, scorer=scorer, settings=dict(settings or {}), watch=watch
@@ -316,14 +319,15 @@ class TransformersEngine(Engine):
         top_p: float = 1.0,
         seed: int = 0,
     ) -> list[str]:
-        """As the contract says, in one batch, padded on the left."""
+        # One batch, padded on the left.
         check_sampling(1, temperature, top_p, None, max_new_tokens, seed)
         if isinstance(prompts, str) or prompts is None:
             conversations = [Conversation.of(image, prompts, messages, video)]
         elif messages is not None:
             raise TypeError("give either an image and prompts, or messages, not both")
         else:
-            conversations = [Conversation.of(image, one, video=video) for one in prompts]
+            several = check_texts("prompts", prompts)
+            conversations = [Conversation.of(image, one, video=video) for one in several]
         if not conversations:
             return []
         sampling: dict[str, Any] = {"do_sample": False}
@@ -338,7 +342,7 @@ class TransformersEngine(Engine):
         return [answer.strip() for answer in answers]
 
     def check(self, progress: Progress | None = None) -> CheckReport:
-        """As the contract says: against the model's own step-by-step decoding, with eager maps."""
+        # Against the model's own step-by-step decoding, with eager maps.
         from lookback.engines.transformers.check import check
 
         is_checked(self.model)
@@ -361,7 +365,8 @@ class TransformersEngine(Engine):
         A prompt that is asked again does not go through the model, and one with the same images and
         another question behind them only from where it differs: the first time this is compared
         with the plain way, and left if it does not agree. Nothing is kept unless this is called.
-        Call it again after the model was changed.
+        A change of the model (weights, adapters, settings, hooks) drops what was kept; call it
+        again after a few weights were set through `.data`, which may go unseen.
 
         Args:
             most: how many prompts; 0 keeps none from now on.

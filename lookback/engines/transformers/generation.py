@@ -7,11 +7,12 @@ was known. Anything else is refused, for whose numbers would these be?
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import DynamicCache, MaxLengthCriteria, MaxTimeCriteria, StoppingCriteriaList
 
 from lookback.engines import UnsupportedModelError
 from lookback.engines.transformers.compat import CACHES, KEYLESS_LAYERS, LAYERS_BY_POSITION
@@ -20,6 +21,50 @@ from lookback.engines.transformers.logits import TokenStats, token_stats
 from lookback.engines.transformers.tap import Call, LastRow
 
 CANNOT = "this call of generate cannot be recorded: "
+LENGTH, STOP, END = 1, 2, 3
+FINISH = {0: "length", LENGTH: "length", STOP: "stop", END: "end"}
+
+
+class Endings(StoppingCriteriaList):
+    """The stopping criteria of one call of generate, which remember when and why each row ended.
+
+    Token ids do not tell: a row that has ended is filled up with ids that the model may also write.
+    """
+
+    def __init__(self, criteria: Iterable[Any]) -> None:
+        super().__init__(criteria)
+        self._reasons: list[Tensor] = []  # (B,) per step: 0 while a row goes on
+
+    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
+        """Return which rows have ended, (B,), as the list of criteria itself would."""
+        reasons = torch.zeros(len(input_ids), dtype=torch.long, device=input_ids.device)
+        for criterion in self:
+            done = torch.as_tensor(criterion(input_ids, scores, **kwargs), device=input_ids.device)
+            reasons = torch.maximum(reasons, done.bool() * _reason(criterion))
+        self._reasons.append(reasons)
+        return reasons > 0
+
+    def of_rows(self, steps: int) -> list[tuple[int, str]] | None:
+        """Return the length of each row's response and why it ended, or None if it is not known.
+
+        An end token is not part of the response.
+
+        Args:
+            steps: how many tokens generate returned per row.
+        """
+        if len(self._reasons) < steps:
+            return None  # a loop of its own, which does not ask its criteria after each token
+        found = []
+        for row in torch.stack(self._reasons[:steps], 1).tolist():
+            last = next((t for t, reason in enumerate(row) if reason), steps - 1)
+            found.append((last + (row[last] != END), FINISH[row[last]]))
+        return found
+
+
+def _reason(criterion: Any) -> int:
+    if hasattr(criterion, "eos_token_id"):  # as generate itself tells
+        return END
+    return LENGTH if isinstance(criterion, (MaxLengthCriteria, MaxTimeCriteria)) else STOP
 
 
 class Generation(LastRow):
@@ -30,11 +75,12 @@ class Generation(LastRow):
         returned: how many sequences it returns per prompt.
         vision: the ids of the placeholders that count as vision, in the prompt.
         layers: how many layers the model's decoder attends in.
-        end_tokens: ids that end a response.
         padding: (B / returned, P), 0 where a prompt is padded, if that was given.
         owner: whose it is.
         by_layer: keep A_t in each layer too.
-        pad_token: what rows that have ended are filled up with.
+
+    Attributes:
+        endings: its stopping criteria, once it has made them.
     """
 
     def __init__(
@@ -43,22 +89,19 @@ class Generation(LastRow):
         returned: int,
         vision: tuple[int, ...],
         layers: int,
-        end_tokens: list[int],
         padding: Tensor | None,
         owner: object = None,
         *,
         by_layer: bool = False,
-        pad_token: int | None = None,
     ) -> None:
         super().__init__(torch.zeros(1, 0, dtype=torch.bool), by_layer=by_layer)
         self.given = given
         self.returned = returned
         self.vision = vision
         self.layers = layers
-        self.end_tokens = end_tokens
         self.padding = padding
         self.owner = owner
-        self.pad_token = pad_token
+        self.endings: Endings | None = None
         self.prompt: Tensor | None = None  # (B, P), known from the first pass on
         self.sequences: Tensor | None = None  # what generate returned, the very object
         self.signals: Tensor | None = None  # (4 or 4 + L, T, B), once it has returned
@@ -157,26 +200,23 @@ class Generation(LastRow):
         ids: list[int] = own.tolist()
         return ids
 
-    def responses(self, prompt: int) -> list[tuple[int, list[int]]]:
-        """One prompt's rows, each with the ids that followed the prompt."""
+    def responses(self, prompt: int) -> list[tuple[int, list[int], str]]:
+        """Return one prompt's rows: the number of each, the ids of its response, why it ended.
+
+        Raises:
+            ValueError: where the rows ended is not known.
+        """
         assert self.prompt is not None
         assert self._ids is not None
+        new = self._ids[:, self.prompt.shape[1] :]
+        ends = None if self.endings is None else self.endings.of_rows(new.shape[1])
+        if ends is None:
+            raise ValueError(
+                f"{CANNOT}it does not ask its stopping criteria after each token, so where a row "
+                "ended is not known"
+            )
         rows = range(prompt * self.returned, (prompt + 1) * self.returned)
-        return [(row, self._ids[row, self.prompt.shape[1] :].tolist()) for row in rows]
-
-    def ending(self, ids: list[int]) -> tuple[int, str]:
-        """How many of a row's ids are its response, and why it ended.
-
-        A row that a stop string (or another criterion) ended is filled up like one with an end
-        token, but has none.
-        """
-        ended = next((t for t, token in enumerate(ids) if token in self.end_tokens), None)
-        if ended is not None:
-            return ended, "end"
-        length = len(ids)
-        while length and ids[length - 1] == self.pad_token:
-            length -= 1
-        return length, "stop" if length < len(ids) else "length"
+        return [(row, new[row, : ends[row][0]].tolist(), ends[row][1]) for row in rows]
 
     def _whole_prompt(self, ids: Tensor, past: int) -> Tensor:
         """The ids of the whole prompt, (B, P), of which the first pass brings some."""

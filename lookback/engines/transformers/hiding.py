@@ -48,9 +48,14 @@ class HiddenKeys(LastRow):
         return super().attend(call)
 
     def _hides(self, mask: Tensor | None) -> bool:
-        """Whether the last row, which sees most, sees none of them by this mask."""
+        """Whether no row sees any of them by this mask; those that stand there see nothing.
+
+        Every row counts: the last one may be blind to them by a window alone.
+        """
         if mask is None:
             return False
-        row = (mask if mask.ndim == 2 else mask[:, :, -1])[..., self.hidden.to(mask.device)]
-        shown = row > torch.finfo(row.dtype).min / 2 if row.is_floating_point() else row.bool()
+        hidden = self.hidden.to(mask.device)
+        rows = mask if mask.ndim == 2 else mask[:, :, ~hidden[-mask.shape[2] :]]
+        keys = rows[..., hidden]
+        shown = keys > torch.finfo(keys.dtype).min / 2 if keys.is_floating_point() else keys.bool()
         return not bool(shown.any())

@@ -189,4 +189,5 @@ def _differences(
 
 def additive(mask: Tensor) -> Tensor:
     """A boolean mask (True where a query may look) as numbers to add to the scores."""
-    return torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -torch.inf)
+    zeros = torch.zeros(mask.shape, dtype=torch.float32, device=mask.device)
+    return zeros.masked_fill_(~mask, -torch.inf)

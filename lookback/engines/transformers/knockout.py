@@ -36,7 +36,7 @@ class Importance(SharedPrefix):
         super().__init__(prefix)
         self.chosen = range(*layers)
         device = prefix.logits.device
-        self.received = torch.zeros(n, prefix.source, device=device)
+        self.received = torch.zeros(n, prefix.source, dtype=torch.float32, device=device)
         self.valid = torch.zeros(n, 0, dtype=torch.bool, device=device)
 
     def observe(self, call: Call, source_keys: Tensor, mass: Tensor) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 from safetensors.torch import load_file
 from transformers import (
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
     AutoConfig,
     AutoModelForImageTextToText,
     AutoProcessor,
@@ -20,14 +23,25 @@ from transformers import (
 )
 
 from lookback.embedded import LVLM
+from lookback.engines import UnsupportedModelError
+from lookback.engines.transformers.turns import survive_forks
 from lookback.registry import words
 
 LOADING = threading.RLock()
 """Held while transformers loads: it changes defaults of the whole process meanwhile (the dtype and
 the device of new tensors), so that two loads at once spoil each other."""
+survive_forks(LOADING)
 
 STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
 """What a device_map may say instead of a device."""
+
+CACHED = (
+    "config.json",
+    "processor_config.json",
+    "preprocessor_config.json",
+    "tokenizer_config.json",
+)
+"""Files of a hub id of which one is in the cache if a model or a processor is."""
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 """What weights can be loaded as; smaller ones need a quantization_config."""
@@ -55,6 +69,7 @@ def load_model(
 
     Raises:
         OSError: there is no such folder or hub id.
+        UnsupportedModelError: it is no model for images and text.
         ValueError: device and device_map are both given, one of the settings is unknown, or a file
             is damaged.
     """
@@ -70,14 +85,42 @@ def load_model(
     if device_map is not None:
         options["device_map"] = device_map
     chosen = as_dtype(dtype) or (torch.float32 if target.type == "cpu" else "auto")
-    with LOADING, explaining(name):
-        model: PreTrainedModel = AutoModelForImageTextToText.from_pretrained(
-            find_folder(name), dtype=chosen, **options
-        )
+    try:
+        with LOADING, explaining(name):
+            options |= hub_options(name, options.get("revision"))
+            model: PreTrainedModel = AutoModelForImageTextToText.from_pretrained(
+                find_folder(name), dtype=chosen, **options
+            )
+    except ValueError:
+        _refuse_other_kinds(name, options)
+        raise
     quantized = getattr(model, "is_quantized", False)
     if device_map is not None or (quantized and model.device.type == target.type):
         return model
     return move(model, target)
+
+
+def _refuse_other_kinds(name: str, options: Mapping[str, Any]) -> None:
+    """Say in one line that a model which could not be loaded is of another kind, if it is.
+
+    The library's own message is a list of all kinds that there are.
+
+    Raises:
+        UnsupportedModelError: it is.
+    """
+    hub = ("revision", "trust_remote_code", "local_files_only")
+    try:
+        config = AutoConfig.from_pretrained(
+            find_folder(name), **{key: options[key] for key in hub if key in options}
+        )
+    except Exception:
+        return  # what was raised first says what is wrong
+    own_code = AutoModelForImageTextToText.__name__ in (getattr(config, "auto_map", None) or {})
+    if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING and not own_code:
+        raise UnsupportedModelError(
+            f"{name!r} is a {config.model_type!r} model, not one for images and text: name a "
+            "vision-language model, e.g. llava-hf/llava-1.5-7b-hf"
+        ) from None
 
 
 def load_embedded() -> PreTrainedModel:
@@ -118,6 +161,7 @@ def load_processor(name: str, **options: Any) -> Any:
         ValueError: its files are damaged, or have no tokenizer.
     """
     with LOADING, explaining(name):
+        options |= hub_options(name, options.get("revision"))
         processor = AutoProcessor.from_pretrained(find_folder(name), **options)
     if getattr(processor, "tokenizer", None) is None:
         raise ValueError(
@@ -148,6 +192,33 @@ def find_folder(name: str | os.PathLike[str]) -> str:
             "model's config.json and weights, or a hub id (owner/name)"
         )
     return text
+
+
+def hub_options(name: str, revision: str | None = None) -> dict[str, Any]:
+    """Return what keeps from_pretrained from asking a hub that cannot be reached.
+
+    It would ask seven times, for half a minute, for each file that is not in the cache. Here it is
+    asked once; what is in the cache is then loaded from there.
+
+    Raises:
+        OSError: it cannot be reached, and nothing of this hub id is in the cache.
+    """
+    if Path(name).expanduser().exists():
+        return {}
+    try:
+        get_hf_file_metadata(hf_hub_url(name, CACHED[0], revision=revision))
+    except (HfHubHTTPError, OfflineModeIsEnabled, ValueError):
+        # It answers, is not to be asked, or this is no hub id: from_pretrained says what is wrong.
+        return {}
+    except Exception as error:
+        # Errors of connections are those of the HTTP library that the hub's library uses.
+        if not (isinstance(error, OSError) or type(error).__module__.startswith("httpx")):
+            return {}
+        found = [try_to_load_from_cache(name, file, revision=revision) for file in CACHED]
+        if not any(isinstance(path, str) for path in found):
+            raise OSError(f"no connection: {words(error)}") from error
+        return {"local_files_only": True}
+    return {}
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def look(
         SourceError: there is no source.
         ValueError: this is not one response, or its tokens are not the model's.
     """
-    check_one(response)
+    response = check_one(response)
     if not conversation.source(source):
         raise SourceError('source = "none": there is nothing that a response could look at')
     if relative_to is not None:

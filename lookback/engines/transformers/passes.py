@@ -23,12 +23,12 @@ from lookback.engines.transformers.habits import Habits, find_habits
 from lookback.engines.transformers.hiding import HiddenKeys
 from lookback.engines.transformers.padding import without_padding
 from lookback.engines.transformers.prefix import Prefix, SharedCache, SharedPrefix
-from lookback.engines.transformers.state import Loan, snapshot
+from lookback.engines.transformers.state import Loan, share, snapshot
 from lookback.engines.transformers.support import (
     attention_layers,
+    check_evaluating,
     check_supported,
     decoder_configs,
-    rope_switches,
     text_config,
 )
 from lookback.engines.transformers.tap import LastRow, reading, tapped
@@ -41,6 +41,10 @@ LOGIT_BYTES = 2**28
 _HABITS: WeakKeyDictionary[PreTrainedModel, Habits] = WeakKeyDictionary()
 
 
+class RotationError(ValueError):
+    """A pass rotated its positions in another way than the prompt's pass did."""
+
+
 class Passes:
     """The passes over one model, which stays as it was between them.
 
@@ -51,6 +55,7 @@ class Passes:
 
     def __init__(self, model: PreTrainedModel, *, tap: bool = True) -> None:
         self.image_token = check_supported(model)
+        share(model)
         self.model = model
         self.tap = tap
         self.look_every = 0  # steps between two looks at what was drawn; 0: as the device likes it
@@ -58,7 +63,6 @@ class Passes:
         self.configs = decoder_configs(model)
         text = text_config(model)
         self.vocab = int(text.vocab_size)
-        self.switches = rope_switches(model)
         self.max_length = getattr(text, "max_position_embeddings", None) or 2**31
         takes = inspect.signature(model.forward).parameters
         self.last_row = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
@@ -70,6 +74,7 @@ class Passes:
     def habits(self) -> Habits:
         """How continuations go through the model; found out once."""
         if self.model not in _HABITS:
+            self._check_ready()
             fallback = Habits(stepwise=has_state(prompt_cache(self.model).layers))
             _HABITS[self.model] = find_habits(self.model, self._attempt, fallback)
         return _HABITS[self.model]
@@ -89,9 +94,25 @@ class Passes:
 
     def _running(self, prefix: Prefix | None = None) -> Loan:
         """Passes of a new prompt, or of a prefix's continuations; then the model is as before."""
-        if self.model.training:
-            raise ValueError("the model is in training mode: call model.eval() first")
+        self._check_ready()
         return Loan(self.model, None if prefix is None else prefix.state, self._tapping)
+
+    def _check_ready(self) -> None:
+        """Check that passes compute what the model's weights say.
+
+        Raises:
+            ValueError: the model is in training mode, or torch.autocast is active.
+        """
+        check_evaluating(self.model)
+        device = self.model.device.type
+        if device != "meta" and torch.is_autocast_enabled(device):  # meta: put aside by accelerate
+            dtype = str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+            raise ValueError(
+                f"torch.autocast({device!r}, {dtype}) is active, under which attention gets keys "
+                "and values of unlike types: leave its block, or turn it off inside with "
+                f"torch.autocast({device!r}, enabled=False); for passes in {dtype} load the model "
+                f"with dtype={dtype!r}"
+            )
 
     @contextmanager
     def _tapping(self) -> Iterator[None]:
@@ -144,7 +165,7 @@ class Passes:
             except IndexError:
                 self._refuse_unknown(ids)
                 raise
-            logits, lookback = out.logits[:, -1], reader.lookback(self.layers)
+            logits, lookback = out.logits[:, -1], reader.lookback(self.layers).float()
             prefix = Prefix.of(cache, ids[0], source, logits, lookback)
             if isinstance(reader, LastRowWeights):
                 prefix.weights = reader.rows.take()
@@ -218,21 +239,45 @@ class Passes:
         """Logits (n, R, V) and A_t (1 or 1 + L, n, R) of the next R tokens of each continuation.
 
         `keep`: `last_row` for one row of logits alone, where nobody reads the others.
+
+        Raises:
+            RotationError: the prompt's keys do not fit to these tokens.
         """
-        start, end = cache.prefix.length, cache.prefix.length + cache.fed + ids.shape[1]
-        for length in self.switches:
-            if start <= length < end:
-                raise ValueError(
-                    f"a prompt of {start} tokens goes on beyond {length}, where this model turns "
-                    "all its positions in another way: make the response shorter"
-                )
         more: dict[str, Any] = {}
         if cache.prefix.positions is not None or (habits or self.habits).positions:
             more["position_ids"] = cache.next_positions(ids)
         more |= keep or {}
         out = self.model(input_ids=ids, past_key_values=cache, use_cache=True, **more)
+        self._check_rotation(cache.prefix, cache.fed, ids.shape[1])
         cache.fed += ids.shape[1]
         if not self.tap:
-            nothing = torch.zeros(self._looks(reader.by_layer), *ids.shape, device=ids.device)
-            return out.logits, nothing
-        return out.logits, reader.lookback(self.layers).to(ids.device)
+            looks = self._looks(reader.by_layer)
+            return out.logits, ids.new_zeros(looks, *ids.shape, dtype=torch.float32)
+        return out.logits, reader.lookback(self.layers).to(ids.device, torch.float32)
+
+    def _check_rotation(self, prefix: Prefix, fed: int, rows: int) -> None:
+        """Check that the pass that just ended rotated its positions as the prompt's pass did.
+
+        Some kinds of rotary positions (longrope, dynamic) choose the frequencies of a whole pass by
+        its largest position, which need not be the number of tokens: the frequencies alone tell.
+        Rotary modules hold them as buffers. Most never replace these, and then nothing is compared.
+
+        Raises:
+            RotationError: it did not.
+        """
+        for module, held in prefix.state.items():
+            for name, before in held["_buffers"].items():
+                now = module._buffers.get(name)
+                if now is before or (now is not None and now.is_meta):  # on meta: offloaded
+                    continue
+                if now is None or before is None or not _equal(now, before):
+                    raise RotationError(
+                        f"{type(module).__name__}.{name} changes within tokens {fed + 1} to "
+                        f"{fed + rows} after a prompt of {prefix.length} tokens: from there on "
+                        "this model rotates all positions in another way, and the prompt's keys no "
+                        "longer fit; make the response (max_new_tokens) shorter"
+                    )
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and torch.equal(one, other.to(one.device))

@@ -264,6 +264,7 @@ class SharedPrefix(Reader):
                 "cannot share the prompt"
             )
         scale, softcap, _ = call.settings()
+        _check_types(call)
         heads, rows = query.shape[1:3]
         kv_heads, length = key.shape[1], self.prefix.length
         self._check_mask(call)
@@ -344,6 +345,22 @@ class SharedPrefix(Reader):
             prompt = prompt.expand(n, heads // kv_heads, rows, -1)
             self._folded[id(mask)] = (mask, prompt.reshape(1, 1, -1, self.prefix.length))
         return self._folded[id(mask)][1]
+
+
+def _check_types(call: Call) -> None:
+    """Check that a layer attends in one data type.
+
+    Raises:
+        UnsupportedModelError: it does not.
+    """
+    if not call.query.dtype == call.key.dtype == call.value.dtype:
+        tensors = (call.query, call.key, call.value)
+        types = [str(one.dtype).removeprefix("torch.") for one in tensors]
+        raise UnsupportedModelError(
+            f"{call.layer} attends with queries, keys and values in {', '.join(types)}: is "
+            "torch.autocast active inside the model's forward (mixed precision of accelerate)? "
+            "Load the model without it, with dtype=..."
+        )
 
 
 def _hides(kwargs: dict[str, Any]) -> bool:

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from lookback.engines.transformers.changes import ChangeDetector
 from lookback.engines.transformers.padding import without_padding
-from lookback.engines.transformers.passes import Passes
+from lookback.engines.transformers.passes import Passes, RotationError
 from lookback.engines.transformers.prefix import Prefix
 from lookback.engines.transformers.stems import agree, go_on, may_share
 
@@ -112,7 +113,7 @@ def _mark(value: Any) -> Any:
 
 @dataclass
 class Prefixes:
-    """The prefixes of the prompts that were asked last.
+    """The prefixes of the prompts that were asked last; none once the model was changed.
 
     Attributes:
         passes: over the model.
@@ -135,9 +136,13 @@ class Prefixes:
     saved: int = 0
     _kept: OrderedDict[int, tuple[Prompt, Prefix]] = field(default_factory=OrderedDict)
     _count: int = 0
+    _changes: ChangeDetector | None = None
 
     def prefill(self, inputs: Mapping[str, Any], source: Tensor) -> Prefix:
         """As `Passes.prefill`, where not all may have to go through the model."""
+        if self._changes is not None and self._changes.changed():
+            self._kept.clear()
+            _SOUND.pop(self.passes.model, None)
         inputs, source = without_padding(inputs, source)
         prompt = Prompt.of(inputs, source)
         for number, (kept, prefix) in self._kept.items():
@@ -147,6 +152,8 @@ class Prefixes:
                 self.saved += len(prompt.ids)
                 return prefix
         prefix = self._begun(prompt, inputs, source) or self._whole(inputs, source)
+        if self._changes is None:  # not earlier: a model's first pass may set things up
+            self._changes = ChangeDetector(self.passes.model)
         self._keep(prompt, prefix)
         return prefix
 
@@ -185,7 +192,10 @@ class Prefixes:
             plain = self._whole(inputs, source)
             _SOUND[model] = _agrees(begun, plain)
             return plain
-        found = begun()
+        try:
+            found = begun()
+        except RotationError:  # the kept keys are of another length than the whole prompt's
+            return None
         self.continued += 1
         self.saved += length
         return found

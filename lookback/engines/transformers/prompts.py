@@ -12,9 +12,12 @@ from typing import Any
 
 import jinja2
 import torch
+from PIL import Image
+from transformers import PreTrainedModel
 
 from lookback.conversations import Conversation, Part, SourceError, Turn
 from lookback.engines import UnsupportedModelError
+from lookback.engines.transformers.compat import is_usual_processor
 from lookback.engines.transformers.spelling import Spelling
 from lookback.families import Family
 from lookback.registry import words
@@ -43,13 +46,16 @@ class Prompter(Spelling):
     ) -> None:
         tokenizer = getattr(processor, "tokenizer", None)
         if tokenizer is None:
-            raise TypeError(f"{type(processor).__name__} has no tokenizer: pass the full processor")
+            raise TypeError(
+                f"{type(processor).__name__} is not a processor for images and text, it has no "
+                "tokenizer: give the model's own, e.g. AutoProcessor.from_pretrained(...)"
+            )
         super().__init__(tokenizer)
         self.processor = processor
         has_template = getattr(processor, "chat_template", None) is not None
         self.format = prompt or (None if has_template else family.prompt)
         self.can_ask = has_template or self.format is not None
-        if self.format is not None and "{question}" not in self.format:
+        if self.format is not None and "{question}" not in str(self.format):
             raise ValueError(f"prompt {self.format!r} has no {{question}} in it")
         self.media_tokens = {"image": image_token}
         if video_token is not None:
@@ -70,6 +76,37 @@ class Prompter(Spelling):
                 "load(..., prompt='USER: {image}\\n{question} ASSISTANT: {response}')"
             )
 
+    def check_fits(self, model: PreTrainedModel) -> None:
+        """Refuse the processor of another model, by what it makes of a picture and a question.
+
+        Only if it is not of the class that transformers pairs with the model, the model is run.
+
+        Raises:
+            UnsupportedModelError: the model's image token is not among the tokens, the model does
+                not know one of them, or it cannot be run.
+        """
+        conversation = Conversation.of(Image.new("RGB", (64, 64)), "?")
+        try:
+            inputs = self.inputs([conversation], [self.text(conversation)], model)
+            ids = set(inputs["input_ids"][0].tolist())
+        except Exception:
+            return  # of what fails here, the user's own question says what is wrong
+        token = self.media_tokens["image"]
+        largest = max(ids - set(self.media_tokens.values()), default=0)
+        known = getattr(model.get_input_embeddings(), "num_embeddings", largest + 1)
+        problem = None
+        if token not in ids:
+            problem = f"no image token (id {token}) among the decoder's input ids"
+        elif largest >= known:
+            problem = f"token id {largest}, and the model knows {known} tokens"
+        elif not is_usual_processor(self.processor, model):
+            problem = _failure(model, inputs)
+        if problem is not None:
+            raise UnsupportedModelError(
+                f"{type(self.processor).__name__} does not fit {type(model).__name__} ({problem}): "
+                "is it another model's?"
+            )
+
     def text(self, conversation: Conversation) -> str:
         """The prompt for a conversation, with one placeholder for each image and video.
 
@@ -77,10 +114,10 @@ class Prompter(Spelling):
             ValueError: a text has a placeholder in it, or the chat template refuses.
             UnsupportedModelError: it has a video, and the model takes none.
         """
-        for part in conversation.parts("text"):
-            if self.placeholder in part.text:
+        for kind, placeholder in self._placeholders().items():
+            if any(placeholder in part.text for part in conversation.parts("text")):
                 raise ValueError(
-                    f"the question contains the image placeholder {self.placeholder!r}: images are "
+                    f"the question contains the {kind} placeholder {placeholder!r}: {kind}s are "
                     "put into the prompt for you, leave it out"
                 )
         if conversation.parts("video") and "video" not in self.media_tokens:
@@ -88,6 +125,14 @@ class Prompter(Spelling):
         if self.format is not None:
             return self._format(conversation)[0]
         return self._template(conversation.turns, add_generation_prompt=True)
+
+    def _placeholders(self) -> dict[str, str]:
+        """What stands for an image, and for a video, in a prompt's text."""
+        found = {"image": self.placeholder}
+        if "video" in self.media_tokens:
+            video = self.tokenizer.convert_ids_to_tokens(self.media_tokens["video"])
+            found |= {"video": video} if video else {}
+        return found
 
     def _format(self, conversation: Conversation) -> tuple[str, str]:
         """The prompt, and what stands between it and the answer; one turn, images first."""
@@ -142,6 +187,16 @@ class Prompter(Spelling):
         full = self._template([asked, answered], add_generation_prompt=False)
         between, mark, _ = full.removeprefix(prompt).partition(_MARK)
         return between if mark and full.startswith(prompt) and not between.strip() else ""
+
+    @cached_property
+    def tail(self) -> str:
+        """What the template puts behind the assistant's words."""
+        if self.format is not None:
+            return self.format.partition("{response}")[2]
+        if not self.can_ask:
+            return ""
+        turns = [_turn("user", "?"), _turn("assistant", _MARK)]
+        return self._template(turns, add_generation_prompt=False).partition(_MARK)[2]
 
     def media_words(self, kind: str) -> str:
         """What the template writes for an image (or a video), from its first special token to its
@@ -282,6 +337,18 @@ def to_model(inputs: Mapping[str, Any], model: Any) -> dict[str, Any]:
         else value
         for name, value in inputs.items()
     }
+
+
+def _failure(model: PreTrainedModel, inputs: Mapping[str, Any]) -> str | None:
+    """Return why a model cannot be run with what a processor made; None if it can."""
+    try:
+        with torch.no_grad():
+            model(**inputs, use_cache=False)
+    except (torch.OutOfMemoryError, MemoryError):
+        return None  # that is not the processor's fault
+    except Exception as error:
+        return words(error)
+    return None
 
 
 def _turn(role: str, text: str) -> Turn:

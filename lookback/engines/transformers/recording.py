@@ -1,9 +1,10 @@
 """`lookback.record(model)`: signals from somebody else's own `model.generate(...)`.
 
-Inside the block the tap stands in front of the model's attention, `model.generate` is ours, and two
-hooks watch the model's passes. Each call of generate has a `Generation` of its own, which is the
-reader of the thread that runs it: calls in several threads do not meet, and passes that are no part
-of a call (an engine's, somebody's own) are left alone.
+Inside the block `model.generate` is ours, and two hooks watch the model's passes. Each call of
+generate has a `Generation` of its own, which is the reader of the thread that runs it, and for its
+time the tap stands in front of the model's attention: calls in several threads do not meet, and
+passes that are no part of a call (an engine's, somebody's own) are left alone. All passes over the
+model take turns (`state.share`).
 """
 
 from __future__ import annotations
@@ -23,29 +24,33 @@ from transformers import PreTrainedModel
 from lookback.conversations import NO_SOURCE, NOTHING_THERE, SourceError
 from lookback.engines.transformers.candidates import make_candidate
 from lookback.engines.transformers.compat import (
+    STOPPING_CRITERIA,
     around_compiled_call,
     generation_settings,
     unwrapped,
 )
 from lookback.engines.transformers.continuations import Continuation
 from lookback.engines.transformers.engine import TransformersEngine
-from lookback.engines.transformers.generation import Generation
+from lookback.engines.transformers.generation import Endings, Generation
 from lookback.engines.transformers.loading import load_processor
 from lookback.engines.transformers.prompts import Prompter
 from lookback.engines.transformers.spelling import IdText
+from lookback.engines.transformers.state import calling, shared, step
 from lookback.engines.transformers.support import (
     attention_layers,
+    check_evaluating,
     check_supported,
     decoder_configs,
-    end_token_ids,
 )
 from lookback.engines.transformers.tap import current_reader, reading, tapped
 from lookback.engines.transformers.tested import suggest_check
+from lookback.engines.transformers.turns import survive_forks
 from lookback.families import family_of, video_token_id
 from lookback.signals import Candidates
 
 _RECORDED: set[int] = set()  # ids of the models that a block is open for
 _RECORDED_LOCK = threading.Lock()
+survive_forks(_RECORDED_LOCK)
 
 
 @contextmanager
@@ -65,15 +70,17 @@ def record(model: Any, processor: Any = None, *, by_layer: bool = False) -> Iter
 
     Raises:
         UnsupportedModelError: its visual lookback cannot be read.
+        ValueError: it is in training mode, or has no weights.
         RuntimeError: another block is open for this model.
     """
     if isinstance(model, TransformersEngine):
         model, processor = model.model, processor or model.processor
     model = unwrapped(model)
     with _alone(model):
-        suggest_check(model, model.name_or_path or "MODEL")
         recorder = Recorder(model, processor, by_layer=by_layer)
-        with recorder._watching(), recorder._standing_in():
+        suggest_check(model, model.name_or_path or "MODEL")
+        ours = {"generate": recorder._generate, "init_continuous_batching": _refuse_batching}
+        with recorder._watching(), _replaced(model, ours):
             yield recorder
 
 
@@ -91,6 +98,24 @@ def _alone(model: PreTrainedModel) -> Iterator[None]:
         _RECORDED.discard(id(model))
 
 
+@contextmanager
+def _replaced(model: PreTrainedModel, ours: dict[str, Any]) -> Iterator[None]:
+    """Put functions in the place of the model's own; then what was there, unless it was changed."""
+    before = {name: model.__dict__.get(name) for name in ours}
+    for name, function in ours.items():
+        setattr(model, name, function)
+    try:
+        yield
+    finally:
+        for name, function in ours.items():
+            if model.__dict__.get(name) is not function:
+                continue  # somebody put theirs around ours: it goes on to the model's own
+            if before[name] is None:
+                delattr(model, name)
+            else:
+                setattr(model, name, before[name])
+
+
 class Recorder:
     """What `record` yields: ask it for the `candidates` of what generate returned."""
 
@@ -101,11 +126,13 @@ class Recorder:
         self.by_layer = by_layer
         self.processor = processor
         self._image_token = check_supported(model)
+        check_evaluating(model)
         self._video_token = video_token_id(model.config)
         self._media = tuple(t for t in (self._image_token, self._video_token) if t is not None)
         self._layers = attention_layers(model)
         self._plain = model.generate  # as it was found
         self._plain_compiled_call = model.get_compiled_call
+        self._plain_criteria = getattr(model, STOPPING_CRITERIA)
         self._generations: list[Generation] = []
         self._lock = threading.Lock()
         self._users = 0  # the block, and each call of generate at work
@@ -166,9 +193,8 @@ class Recorder:
         family = family_of(self.model.config)
         prompter = self._prompter()
         items = []
-        for i, (row, ids) in enumerate(generation.responses(prompt)):
-            length, finish = generation.ending(ids)
-            found = Continuation.of(ids[:length], signals[..., row], finish)
+        for i, (row, ids, finish) in enumerate(generation.responses(prompt)):
+            found = Continuation.of(ids, signals[..., row], finish)
             items.append(make_candidate(prompter, prompt_ids, i, found))
         words = [token for token in prompt_ids if token not in self._media]
         return Candidates(
@@ -188,45 +214,31 @@ class Recorder:
         return Prompter(self.processor, family, self._image_token, self._video_token)
 
     @contextmanager
-    def _standing_in(self) -> Iterator[None]:
-        """Ours in the place of the model's generate; then what was there, unless it was changed."""
-        ours = {
-            "generate": self._generate,
-            "get_compiled_call": self._compiled_call,
-            "init_continuous_batching": _refuse_batching,
-        }
-        before = {name: self.model.__dict__.get(name) for name in ours}
-        for name, function in ours.items():
-            setattr(self.model, name, function)
-        try:
-            yield
-        finally:
-            for name, function in ours.items():
-                if self.model.__dict__.get(name) is not function:
-                    continue  # somebody put theirs around ours: it goes on to the model's own
-                if before[name] is None:
-                    delattr(self.model, name)
-                else:
-                    setattr(self.model, name, before[name])
-
-    @contextmanager
     def _watching(self) -> Iterator[None]:
-        """Tap and hooks are on the model; the last to leave takes them off."""
-        with self._lock:
-            self._users += 1
-            if self._users == 1:
-                self._undo.enter_context(tapped(decoder_configs(self.model)))
-                hook = self.model.register_forward_pre_hook(self._before, with_kwargs=True)
-                self._undo.callback(hook.remove)
-                self._undo.callback(self.model.register_forward_hook(self._after).remove)
-                self._undo.enter_context(around_compiled_call(self.model, self._watched))
-        try:
-            yield
-        finally:
+        """Hooks are on the model; the last to leave takes them off."""
+        with shared(self.model):
             with self._lock:
-                self._users -= 1
-                if self._users == 0:
-                    self._undo.close()
+                self._users += 1
+                if self._users == 1:
+                    self._watch()
+            try:
+                yield
+            finally:
+                with self._lock:
+                    self._users -= 1
+                    if self._users == 0:
+                        self._undo.close()
+
+    def _watch(self) -> None:
+        hook = self.model.register_forward_pre_hook(self._before, with_kwargs=True)
+        self._undo.callback(hook.remove)
+        self._undo.callback(self.model.register_forward_hook(self._after).remove)
+        self._undo.enter_context(around_compiled_call(self.model, self._watched))
+        ours = {
+            "get_compiled_call": self._compiled_call,
+            STOPPING_CRITERIA: self._stopping_criteria,
+        }
+        self._undo.enter_context(_replaced(self.model, ours))
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
         """Stands in for model.generate: refuses what cannot be recorded, reads the rest."""
@@ -234,7 +246,13 @@ class Recorder:
         if engine or not self._users:  # or somebody kept ours beyond the block
             return self._plain(*args, **kwargs)
         generation = self._generation(_by_name(self._plain, args, kwargs))
-        with self._watching(), reading(generation):
+        # The tap is put on for each call: somebody may set another attention between two.
+        with (
+            self._watching(),
+            tapped(decoder_configs(self.model)),
+            reading(generation),
+            calling(self.model, generation),
+        ):
             out = self._plain(*args, **kwargs)
         if generation.finish(out):
             self._generations.append(generation)
@@ -246,6 +264,7 @@ class Recorder:
         Raises:
             ValueError: it cannot be recorded.
         """
+        check_evaluating(self.model)
         named = dict(given)
         config = named.pop("generation_config", None)
         assistant = named.pop("assistant_model", None)
@@ -267,11 +286,9 @@ class Recorder:
             settings.num_return_sequences or 1,
             self._media,
             self._layers,
-            end_token_ids(self.model, settings.eos_token_id),
             padding if isinstance(padding, Tensor) else None,
             owner=self,
             by_layer=self.by_layer,
-            pad_token=settings.pad_token_id,
         )
 
     def _own(self) -> Generation | None:
@@ -284,6 +301,15 @@ class Recorder:
         call = self._plain_compiled_call(config)
         return call if call == self.model.__call__ else self._watched(call)
 
+    def _stopping_criteria(self, *args: Any, **kwargs: Any) -> Any:
+        """Stands in for the method that makes a call's stopping criteria."""
+        criteria = self._plain_criteria(*args, **kwargs)
+        generation = self._own()
+        if generation is None or generation.endings is not None:  # of a call inside this one
+            return criteria
+        generation.endings = Endings(criteria)
+        return generation.endings
+
     def _watched(self, call: Any) -> Any:
         """A compiled pass, hooks and all: they are no part of its graph, and come before and after
         it instead."""
@@ -295,7 +321,8 @@ class Recorder:
             self._before(self.model, args, kwargs)
             generation.watched = True
             try:
-                out = call(*args, **kwargs)
+                with step(self.model):
+                    out = call(*args, **kwargs)
             finally:
                 generation.watched = False
             self._after(self.model, args, out)

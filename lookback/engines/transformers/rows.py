@@ -63,7 +63,7 @@ class Rows:
         self._signals = room  # of nobody first: what rows without a continuation say
         self._top: tuple[Tensor, Tensor] | None = None
         if top:
-            kept = torch.zeros(*room.shape[1:], top, device=room.device)
+            kept = room.new_zeros(*room.shape[1:], top)
             self._top = kept.long(), kept
         self._uniform = torch.zeros_like(room[0])
         self._uniform[1:] = self._streams(0, n)

@@ -33,6 +33,7 @@ def slow_signals(
         responses: B lists of token ids.
 
     Raises:
+        FloatingPointError: its own logits are not numbers.
         RuntimeError: its generate writes something else.
     """
     length = max(len(ids) for ids in responses)
@@ -53,6 +54,9 @@ def slow_signals(
             output_logits=True,
             return_dict_in_generate=True,
         )
+    if any(step.isnan().any() for step in out.logits):
+        # Eager attention of padded prompts, for one, in float64: its softmax is in float32.
+        raise FloatingPointError("its own eager attention gives logits that are not numbers")
     if out.sequences[:, prompt:].tolist() != forced:
         raise RuntimeError("its generate() does not write the tokens that it is made to write")
     found = []

@@ -13,6 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from lookback.limits import TEXT_CHARACTERS
+
 MOST_SPELLED = 2**16
 """Texts of tokens that are kept before all are forgotten."""
 
@@ -48,6 +50,7 @@ class Spelling(ABC):
         """
         if not response.strip():
             raise ValueError(f"the response {response!r} is empty: there is nothing to score")
+        TEXT_CHARACTERS.check(len(response), "the response")
         for token in self._special:
             if token in response:
                 raise ValueError(

@@ -31,7 +31,9 @@ BY_LENGTH = ("dynamic", "longrope")
 
 def may_share(passes: Passes, prefix: Prefix) -> bool:
     """Whether nothing is known that speaks against taking keys of a prefix over."""
-    if passes.model.config.model_type in BOTH_WAYS or _rope_kinds(passes) & set(BY_LENGTH):
+    if passes.model.config.model_type in BOTH_WAYS:
+        return False
+    if any(word in kind for kind in _rope_kinds(passes) for word in BY_LENGTH):
         return False
     return all(type(layer) is DynamicLayer for layer in prefix.layers)
 

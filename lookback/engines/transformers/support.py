@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import GenerationMixin, PretrainedConfig, PreTrainedModel
 
 from lookback.engines import UnsupportedModelError
+from lookback.engines.transformers.compat import attention_name, weight_without_numbers
 from lookback.families import image_token_id
 
-WHOLE = 64 * 2**20  # weight files up to this size are hashed whole, larger ones by name and size
+WHOLE = 64 * 2**20  # weight files up to this size are hashed whole, of larger ones blocks
+BLOCKS, BLOCK = 64, 2**18  # so many of so many bytes, evenly spread from the first byte to the last
 
 
 def text_config(model: PreTrainedModel) -> PretrainedConfig:
@@ -47,20 +49,21 @@ def attention_layers(model: PreTrainedModel) -> int:
     )
 
 
-def rope_switches(model: PreTrainedModel) -> list[int]:
-    """Lengths beyond which the decoder turns *all* positions in another way (longrope).
+def check_attention(name: str | None) -> None:
+    """Raise UnsupportedModelError if the attention function of that name cannot be read."""
+    if name == "flex_attention":
+        raise UnsupportedModelError(
+            "attn_implementation = 'flex_attention' cannot be read, as its masks are compiled "
+            "blocks: load the model with attn='sdpa', or call model.set_attn_implementation('sdpa')"
+        )
 
-    Keys that were cached before such a length do not fit to queries after it.
-    """
-    parameters = getattr(text_config(model), "rope_parameters", None) or {}
-    sets = [parameters, *parameters.values()]  # one for all layers, or one for each kind
-    return [
-        int(one["original_max_position_embeddings"])
-        for one in sets
-        if isinstance(one, dict)
-        and one.get("rope_type") == "longrope"
-        and one.get("original_max_position_embeddings")
-    ]
+
+def check_evaluating(model: PreTrainedModel) -> None:
+    """Raise ValueError if the model, or a part of it, is in training mode: dropout changes it."""
+    for name, module in model.named_modules():
+        if module.training:
+            part = f" ({name})" if name else ""
+            raise ValueError(f"the model{part} is in training mode: call model.eval() first")
 
 
 def check_supported(model: Any) -> int:
@@ -68,8 +71,8 @@ def check_supported(model: Any) -> int:
 
     Raises:
         TypeError: this is no transformers model.
-        UnsupportedModelError: its image does not enter the decoder's own context, or it cannot
-            be sent on after a prompt.
+        UnsupportedModelError: its image does not enter the decoder's own context, it cannot be
+            sent on after a prompt, or it has no weights.
     """
     if not isinstance(model, PreTrainedModel):
         raise TypeError(f"expected a transformers model, got {type(model).__name__}")
@@ -88,21 +91,31 @@ def check_supported(model: Any) -> int:
             f"{name} takes no past_key_values: a response cannot go on after its prompt, only the "
             "language model inside can"
         )
+    if not isinstance(model, GenerationMixin):
+        raise UnsupportedModelError(
+            f"{name} does not write one token after another by transformers' own generate (it is "
+            "no GenerationMixin): no row of its attention predicts a token from those before it"
+        )
+    check_attention(attention_name(text))
+    weight = weight_without_numbers(model)
+    if weight is not None:
+        raise UnsupportedModelError(
+            f"{name} has no numbers in {weight}: it is on the meta device; load its weights first, "
+            "with from_pretrained or load_state_dict(..., assign=True)"
+        )
     try:
         return image_token_id(model.config)
     except ValueError as error:
         raise UnsupportedModelError(f"{name}: {error}") from None
 
 
-def end_token_ids(model: PreTrainedModel, eos: Any = None) -> list[int]:
-    """The ids that end a turn: given, or of the generation config, or of the text config.
+def end_token_ids(model: PreTrainedModel) -> list[int]:
+    """The ids that end a turn: of the generation config, or of the text config.
 
     Raises:
         ValueError: they are no whole numbers.
     """
-    return first_end_tokens(
-        eos, model.generation_config.eos_token_id, text_config(model).eos_token_id
-    )
+    return first_end_tokens(model.generation_config.eos_token_id, text_config(model).eos_token_id)
 
 
 def first_end_tokens(*places: Any) -> list[int]:
@@ -128,8 +141,12 @@ def _whole_numbers(ids: Any) -> list[int]:
 
 
 def fingerprint(folder: Path) -> str | None:
-    """Of a model's files, the same for the same weights; None if it is in no folder."""
-    files = sorted([*folder.glob("*.safetensors"), *folder.glob("config.json")])
+    """Of a model's files, the same for the same weights; None if it is in no folder.
+
+    Of large files only some blocks are read, which training changes; other bytes do not count.
+    """
+    weights = [*folder.glob("*.safetensors")] or [*folder.glob("pytorch_model*.bin")]
+    files = sorted([*weights, *folder.glob("config.json")])
     if not files or not folder.is_dir():
         return None
     found = hashlib.sha256()
@@ -138,4 +155,9 @@ def fingerprint(folder: Path) -> str | None:
         found.update(f"{file.name} {size}\n".encode())
         if size <= WHOLE:
             found.update(file.read_bytes())
+            continue
+        with file.open("rb") as opened:
+            for i in range(BLOCKS):
+                opened.seek(i * (size - BLOCK) // (BLOCKS - 1))
+                found.update(opened.read(BLOCK))
     return found.hexdigest()[:16]

@@ -2,7 +2,8 @@
 
 Transformers looks attention functions up by name. `tapped` puts ours in front of whatever a
 model's text decoder uses ("sdpa", "eager", ...), for the time of a `with` block, and leaves the
-vision tower alone. Without a reader the call falls through to the function that was there before.
+vision tower alone. Without a reader the call falls through to the function that was there before;
+and whoever compares the name finds the one that was there before (`TapName`).
 
 A reader is what a pass wants to know: `LastRow` here (prompts, and other people's `generate`), and
 `prefix.SharedPrefix` (N continuations of one prompt).
@@ -35,11 +36,12 @@ from lookback.engines.transformers.compat import (
     set_attention_name,
 )
 from lookback.engines.transformers.kernels import additive
+from lookback.engines.transformers.support import check_attention
 from lookback.engines.transformers.traced import name_function, traced
+from lookback.engines.transformers.turns import survive_forks
 
 _SPECIAL = ("s_aux", "bias", "indices", "sinks", "block_mask", "head_mask")
-"""Arguments by which a layer changes its scores, or chooses its keys, in a way of its own. Under
-the tap's name a layer may hand these over where it would have used a mask under another."""
+"""Arguments by which a layer changes its scores, or chooses its keys, in a way of its own."""
 
 _READER: ContextVar[Reader | None] = ContextVar("lookback_reader", default=None)
 
@@ -243,7 +245,15 @@ def _bias_of_row(
 
     The mask is (B, 1, R, K) for sdpa and eager, boolean or additive; (B, K) for flash kernels,
     which window by themselves; or None: nothing is hidden but the unused end of a static cache.
+
+    Raises:
+        UnsupportedModelError: it is another kind of mask.
     """
+    if mask is not None and not isinstance(mask, Tensor):
+        raise UnsupportedModelError(
+            f"a layer attends with a {type(mask).__name__}, which LookBack cannot read: load the "
+            "model with attn='sdpa'"
+        )
     if mask is not None and mask.ndim == 4:
         if mask.shape[1] not in (1, heads):
             raise UnsupportedModelError(
@@ -281,17 +291,26 @@ def current_reader() -> Reader | None:
 
 _TAPS: dict[int, tuple[int, str | None]] = {}  # config id -> how many taps, what was there before
 _TAPS_LOCK = threading.Lock()
+survive_forks(_TAPS_LOCK)
 
 
 @contextmanager
 def tapped(configs: list[PretrainedConfig]) -> Iterator[None]:
     """Put the tap in front of the attention of a decoder, given its configs; then put it back.
 
-    Blocks may overlap, in one thread or several: the last to leave restores what the first found.
+    Blocks may overlap, in one thread or several: the last to leave restores what the first found,
+    or what somebody has set meanwhile.
+
+    Raises:
+        UnsupportedModelError: this attention cannot be read.
     """
+    for config in configs:
+        check_attention(attention_name(config))
     with _TAPS_LOCK:
         for config in configs:
-            count, base = _TAPS.get(id(config), (0, attention_name(config)))
+            count, base = _TAPS.get(id(config), (0, None))
+            name = attention_name(config)
+            base = base if isinstance(name, TapName) else name
             _TAPS[id(config)] = count + 1, base
             set_attention_name(config, _register(base or "eager"))
     try:
@@ -302,22 +321,38 @@ def tapped(configs: list[PretrainedConfig]) -> Iterator[None]:
                 count, base = _TAPS.pop(id(config))
                 if count > 1:
                     _TAPS[id(config)] = count - 1, base
-                else:
+                elif isinstance(attention_name(config), TapName):
                     set_attention_name(config, base)
 
 
+class TapName(str):
+    """The name of an attention function as models compare it, under which the tap is looked up.
+
+    Models do different things by the name (sparse layers build their mask for "eager" and "sdpa"
+    alone). So it is equal to the name it stands for, and only its hash, by which registries look
+    functions up, is another.
+    """
+
+    __slots__ = ()
+    __eq__ = str.__eq__
+    __ne__ = str.__ne__
+
+    def __hash__(self) -> int:
+        return hash(f"lookback_{self}")
+
+
 @cache
-def _register(base: str) -> str:
-    name = f"lookback_{base}"
-    name_function(name, partial(_attention, base))
-    AttentionInterface.register(name, partial(_compilable, name))
+def _register(base: str) -> TapName:
+    name = TapName(base)
+    name_function(base, partial(_attention, base))
+    AttentionInterface.register(name, partial(_compilable, base))
     # The same name must be known for masks, or transformers drops them without a word.
     AttentionMaskInterface.register(name, partial(_mask, base))
     return name
 
 
 def _compilable(
-    name: str,
+    base: str,
     module: torch.nn.Module,
     query: Tensor,
     key: Tensor,
@@ -325,11 +360,10 @@ def _compilable(
     attention_mask: Tensor | None = None,  # some models pass it by this name
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    base = name.removeprefix("lookback_")
     if torch.compiler.is_compiling():
         known = base in ("sdpa", "eager") and not kwargs.get("dropout") and not _special(kwargs)
         if known:  # these look at nothing else that they are told
-            return traced(name, module, query, key, value, attention_mask, kwargs)
+            return traced(base, module, query, key, value, attention_mask, kwargs)
         return _untraced(base, module, query, key, value, attention_mask, **kwargs)
     return _attention(base, module, query, key, value, attention_mask, **kwargs)
 

@@ -7,10 +7,13 @@ them. So a short question is not held up by a long one. A thread that has the tu
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -39,18 +42,25 @@ class Turns:
 
     Attributes:
         lent: how often its holder has borrowed the model, see `state.borrowed`.
+        undo: makes the model what it was before its holder borrowed it.
         least: seconds that a turn lasts at least, if there is so much to do.
     """
 
     def __init__(self, least: float | None = None) -> None:
         self.least = LEAST if least is None else least
         self.lent = 0
+        self.undo: Callable[[], None] = lambda: None
         self._mutex = threading.Lock()  # held for moments
         self._waiting: deque[_Ticket] = deque()  # empty if nobody has the turn
         self._holder: int | None = None
         self._depth = 0
         self._since = 0.0  # when the turn was taken
         self._lost: dict[int, int] = {}  # threads that were interrupted while others had the turn
+
+    @property
+    def mine(self) -> bool:
+        """Whether this thread has the turn."""
+        return self._holder == threading.get_ident()
 
     @property
     def wanted(self) -> bool:
@@ -111,6 +121,19 @@ class Turns:
             self._lost[me] = ticket.depth
             raise
 
+    def after_fork(self) -> None:
+        """Forget the threads of the parent process, of which this one alone goes on in the child.
+
+        Whoever had the turn is not there to give the model back.
+        """
+        self._mutex = threading.Lock()
+        self._waiting.clear()
+        self._lost.clear()
+        if not self.mine:
+            if self.lent:
+                self.undo()
+            self._holder, self._depth, self.lent = None, 0, 0
+
     def _wait(self, ticket: _Ticket) -> None:
         try:
             ticket.granted.acquire()
@@ -149,3 +172,19 @@ def turns_of(model: torch.nn.Module) -> Turns:
     """The turns of a model: one for all that use it."""
     with _TURNS_LOCK:
         return _TURNS.setdefault(model, Turns())
+
+
+def _after_fork() -> None:
+    for turns in _TURNS.values():
+        turns.after_fork()
+
+
+def survive_forks(lock: Any) -> None:
+    """Free a lock in processes that are forked while another thread holds it."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lock._at_fork_reinit)
+
+
+survive_forks(_TURNS_LOCK)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -8,6 +8,7 @@ from typing import Any
 
 from lookback.embedded import LVLM
 from lookback.engines import engine as register
+from lookback.engines.sampling import check_flag
 from lookback.engines.vllm.compat import RUNNER_VARIABLE, check_version
 
 
@@ -65,6 +66,7 @@ def load(
         )
     label = "embedded" if model is None else None
     name = find_folder(LVLM if model is None else model)
+    check_flag("trust_remote_code", trust_remote_code)
     hub = {"revision": revision, "trust_remote_code": trust_remote_code}
     own = {} if dtype is None else {"dtype": str(dtype).removeprefix("torch.")}
     arguments = engine_arguments({"model": name} | own | hub | vllm_args)

@@ -16,7 +16,16 @@ from lookback.engines.contract import (
     Progress,
     UnsupportedModelError,
 )
-from lookback.engines.sampling import Draw, Wish, check_sampling, check_top, draw_of
+from lookback.engines.responses import check_responses
+from lookback.engines.sampling import (
+    Draw,
+    Wish,
+    check_flag,
+    check_sampling,
+    check_texts,
+    check_top,
+    draw_of,
+)
 from lookback.engines.transformers.prompts import Prompter
 from lookback.engines.transformers.support import fingerprint, first_end_tokens
 from lookback.engines.vllm.calling import Calls, CoroutineCalls
@@ -110,7 +119,6 @@ class VllmEngine(Engine):
         self.client.close()
 
     def identity(self) -> Identity:
-        """Which model this is."""
         model = self.client.llm.model_config
         found = {package: version(package) for package in PACKAGES}
         return Identity(
@@ -147,7 +155,7 @@ class VllmEngine(Engine):
         listen: Listener | None = None,
         progress: Progress | None = None,
     ) -> Candidates:
-        """As the contract says: one request for all n; listeners hear in the thread that calls."""
+        # One request for all n; listeners hear in the thread that calls.
         asked: dict[str, Any] = {k: v for k, v in locals().items() if k != "self"}
         calls = None if listen is None and progress is None else Calls()
         return self.client.run(self._question(asked, calls).answer(), calls)
@@ -174,7 +182,10 @@ class VllmEngine(Engine):
         listen: Listener | None = None,
         progress: Progress | None = None,
     ) -> Candidates:
-        """`sample` for a coroutine, of whatever event loop; cancelled, it is given up in vLLM."""
+        """`sample`, with the same arguments, for a coroutine of whatever event loop.
+
+        Cancelled, it is given up in vLLM.
+        """
         asked: dict[str, Any] = {k: v for k, v in locals().items() if k != "self"}
         calls = None if listen is None and progress is None else CoroutineCalls()
         return await self.client.from_any_loop(self._question(asked, calls).answer(), calls)
@@ -198,7 +209,7 @@ class VllmEngine(Engine):
         progress: Progress | None = None,
         **settings: Any,
     ) -> list[Any]:
-        """As the contract says: all of them in flight together."""
+        # All of them in flight together.
         work = (self.asample(**{**settings, **one}) for one in questions)
         return self.client.run(together(work, len(questions), return_exceptions, progress))
 
@@ -215,7 +226,7 @@ class VllmEngine(Engine):
         by_layer: bool = False,
         progress: Progress | None = None,
     ) -> Candidates:
-        """As the contract says: each response behind the prompt, whose blocks they share."""
+        # Each response behind the prompt, whose blocks they share.
         return self.client.run(
             self.ascore(
                 image,
@@ -243,10 +254,10 @@ class VllmEngine(Engine):
         by_layer: bool = False,
         progress: Progress | None = None,
     ) -> Candidates:
-        """`score` for a coroutine, of whatever event loop."""
-        given = [responses] if isinstance(responses, (str, Candidate)) else list(responses)
-        if not given:
-            raise ValueError("no responses given: there is nothing to score")
+        """`score`, with the same arguments, for a coroutine of whatever event loop."""
+        given = check_responses(responses)
+        check_flag("keep_end", keep_end)
+        check_flag("by_layer", by_layer)
         conversation = Conversation.of(image, question, messages, video)
         work = score(self, conversation, source, given, keep_end, by_layer, progress)
         return await self.client.from_any_loop(work)
@@ -263,13 +274,14 @@ class VllmEngine(Engine):
         top_p: float = 1.0,
         seed: int = 0,
     ) -> list[str]:
-        """As the contract says: all of them in flight together."""
+        # All of them in flight together.
         check_sampling(1, temperature, top_p, None, max_new_tokens, seed)
         asked: list[dict[str, Any]] = [{"messages": messages, "image": image, "question": prompts}]
         if not (isinstance(prompts, str) or prompts is None):
             if messages is not None:
                 raise TypeError("give either an image and prompts, or messages, not both")
-            asked = [{"image": image, "question": one} for one in prompts]
+            several = check_texts("prompts", prompts)
+            asked = [{"image": image, "question": one} for one in several]
         draw = draw_of(1, temperature, top_p, None, max_new_tokens, None, seed)
         work = (
             Question(self, Conversation.of(**one, video=video), "none", draw).answer()
@@ -285,7 +297,7 @@ class VllmEngine(Engine):
         return text.strip()
 
     def check(self, progress: Progress | None = None) -> CheckReport:
-        """As the contract says: the tap against a plain computation, in the workers."""
+        # The tap against a plain computation, in the workers.
         from lookback.engines.vllm.check import check
 
         return check(self, progress)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lookback.engines.transformers.candidates import make_candidates, response_ids
+from lookback.engines.transformers.candidates import make_candidates, response_ids, with_end
 from lookback.engines.transformers.continuations import Continuation, refuse_ruled_out
 from lookback.engines.vllm.answers import checked, continuation
 from lookback.engines.vllm.asking import Asking
@@ -36,11 +36,11 @@ async def score(
     prompt = await engine.prompts.of(conversation, source)
     vocab = int(engine.client.llm.model_config.get_vocab_size())
     ids = [response_ids(engine.prompter, vocab, prompt.ids, i, one) for i, one in enumerate(given)]
-    end = engine.end_tokens[:1] if keep_end else []
-    whole = [[*one, *end] for one in ids]
-    engine.prompts.room(prompt, max(map(len, whole)))
-    work = (read(engine, prompt, one, by_layer) for one in whole)
-    found = await together(work, len(whole), progress=progress)
+    if keep_end:
+        ids = [with_end(engine.prompter, one, engine.end_tokens) for one in ids]
+    engine.prompts.room(prompt, max(map(len, ids)))
+    work = (read(engine, prompt, one, by_layer) for one in ids)
+    found = await together(work, len(ids), progress=progress)
     texts = [one if isinstance(one, str) else None for one in given]
     return make_candidates(engine, engine.prompter, conversation, source, prompt.ids, found, texts)
 

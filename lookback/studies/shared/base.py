@@ -15,7 +15,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lookback.benchmarks.base import BENCHMARKS
-from lookback.registry import WRONG_KIND, Registry, SettingError, words, wrong_kind
+from lookback.registry import (
+    WRONG_KIND,
+    Registry,
+    SettingError,
+    did_you_mean,
+    is_interrupt,
+    words,
+    wrong_kind,
+)
 from lookback.runs import Run
 from lookback.runs.layout import RunError
 from lookback.runs.part import Complete, items_with_quality
@@ -323,8 +331,8 @@ class Study:
             result = self.function(runs, **params)
         except (StudyError, RunError):
             raise
-        except Exception as error:
-            if self.own:
+        except BaseException as error:
+            if self.own and not is_interrupt(error):
                 raise StudyError(f"study {self.name!r} failed: {words(error)}") from error
             if params and isinstance(error, WRONG_KIND):
                 raise wrong_kind(f"study {self.name!r}", params, error) from error
@@ -403,5 +411,7 @@ def get_study(name: str) -> Study:
             "lookback.studies.human.human(paths)"
         )
     if name not in names:
-        raise ValueError(f"no study named {name!r}; there are: {', '.join(names)}, {HUMAN}, {ALL}")
+        known = [*names, HUMAN, ALL]
+        hint = did_you_mean(name, known)
+        raise ValueError(f"no study named {name!r}; there are: {', '.join(known)}{hint}")
     return STUDIES.get(name)

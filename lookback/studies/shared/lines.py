@@ -46,11 +46,16 @@ def readable(color: str) -> str:
     return to_hex(shade.tolist())
 
 
-def contrast(rgb: Sequence[float] | np.ndarray[Any, Any]) -> float:
-    """Of a colour against white, from 1 to 21, as the Web's guidelines define it."""
+def contrast(rgb: ArrayLike, paper: ArrayLike = (1, 1, 1)) -> float:
+    """Of a colour against the paper's, from 1 to 21, as the Web's guidelines define it."""
+    dark, light = sorted(map(_luminance, (rgb, paper)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(rgb: ArrayLike) -> float:
     parts = np.asarray(rgb, dtype=float)
     linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    return float(1.05 / (linear @ (0.2126, 0.7152, 0.0722) + 0.05))
+    return float(linear @ (0.2126, 0.7152, 0.0722))
 
 
 def label_end(axis: Any, x: ArrayLike, y: ArrayLike, name: str, color: str) -> None:

@@ -8,6 +8,9 @@ from lookback.benchmarks.base import BENCHMARKS
 from lookback.runs import Run
 from lookback.scores.base import Scorer, get_scorer, scorers
 
+GREEDY = "greedy"
+"""One answer by greedy decoding: no scorer, but what a selection among N answers competes with."""
+
 
 def paper_methods() -> list[str]:
     """Those of the paper's main table, in its order."""
@@ -42,7 +45,17 @@ def all_methods(runs: Iterable[Run]) -> list[str]:
 
 def titles(methods: Sequence[str]) -> list[str]:
     """What tables and figures call them."""
-    return [get_scorer(method).title for method in methods]
+    return [title_of(method) for method in methods]
+
+
+def title_of(method: str) -> str:
+    """What tables and figures call a scorer, or greedy decoding."""
+    return "Greedy decoding" if method == GREEDY else get_scorer(method).title
+
+
+def color_of(method: str) -> str:
+    """The colour of a scorer, or of greedy decoding, in figures."""
+    return "#7c3aed" if method == GREEDY else get_scorer(method).color
 
 
 def in_order(runs: list[Run]) -> list[Run]:

@@ -23,6 +23,8 @@ ONE_COLUMN, TWO_COLUMNS = 3.3, 6.9
 """The widths of figures, in inches."""
 SMALL = 7
 """The size of ticks, labels inside a figure, and legends, in points."""
+LEGEND = 0.25
+"""The height of a legend of one line, in inches."""
 INK, MUTED, PALE, GRID = "#1f2937", "#64748b", "#cbd5e1", "#e5e7eb"
 FORMS = ("pdf", "png", "svg")
 """As what a figure is saved: for papers, for documents, for pages."""
@@ -141,6 +143,24 @@ def _break(line: str, room: int) -> str:
     return "\n".join(fill(part, room) for part in (owner + slash, name) if part)
 
 
+def add_legend(figure: Figure, where: str, handles: Sequence[Any], names: Sequence[str]) -> None:
+    """Put a legend above ("upper") or below ("lower") the panels, no wider than the figure.
+
+    It has as many columns as fit; where one is too wide, its names are broken. The figure becomes
+    higher by all lines but the first.
+    """
+    columns = [(count, 999) for count in range(len(names), 0, -1)]
+    for count, room in [*columns, (1, 40), (1, 25), (1, 12)]:
+        labels = [fill(name, room) for name in names]
+        place: Any = f"outside {where} center"
+        legend = figure.legend(handles, labels, loc=place, ncols=count)
+        box = legend.get_window_extent()
+        if room == 12 or box.width <= figure.bbox.width:
+            break
+        legend.remove()
+    figure.set_figheight(figure.get_figheight() + max(0, box.height / figure.dpi - LEGEND))
+
+
 class Dots(NamedTuple):
     """One series of `dots`: a value per group, with where its whiskers end.
 
@@ -192,6 +212,23 @@ def _draw_dots(axis: Any, one: Dots, group: int, labels: list[str], beside: list
         xerr=np.abs([[value - low], [high - value]]), fmt="o", color=one.color,
         mfc=one.color if one.filled else "white", capsize=0, linewidth=1, label=one.label,
     )  # fmt: skip
+
+
+def dot_legend(figure: Figure, full: str, hollow: str, *lines: tuple[str, str]) -> None:
+    """Say below a figure of `dots` what its full and hollow ones are, and its dashed lines.
+
+    Args:
+        figure: it becomes higher by a line.
+        full, hollow: their names.
+        lines: (name, color) of each.
+    """
+    from matplotlib.lines import Line2D
+
+    faces = (MUTED, "white")
+    handles = [Line2D([], [], ls="", marker="o", color=MUTED, mfc=face) for face in faces]
+    handles += [Line2D([], [], linestyle="--", color=color) for _, color in lines]
+    figure.set_figheight(figure.get_figheight() + LEGEND)
+    add_legend(figure, "lower", handles, [full, hollow, *(name for name, _ in lines)])
 
 
 def whiskers(axis: Any, x: ArrayLike, y: ArrayLike, low: ArrayLike, high: ArrayLike) -> None:

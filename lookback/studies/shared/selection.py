@@ -6,7 +6,7 @@ a smaller draw.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,9 +17,10 @@ from lookback.runs import Run
 from lookback.runs.layout import RunError
 from lookback.scores.base import Scorer, get_scorer
 from lookback.scores.formula import Array, lookback_scores
+from lookback.signals import BY_LAYER
 from lookback.studies.shared.base import title
 from lookback.studies.shared.budgets import AVERAGE
-from lookback.studies.shared.methods import all_methods, ceilings
+from lookback.studies.shared.methods import GREEDY, all_methods, ceilings
 
 DRAWS = 2000
 ENDS = ("", "_low", "_high")
@@ -92,6 +93,31 @@ def has_scores(run: Run, method: str, n: int) -> bool:
     return run.has_draw(n) and (from_signals or run.recording(method, n) is not None)
 
 
+def greedy_run(run: Run, runs: Iterable[Run]) -> Run | None:
+    """Return the run that answered the questions of `run` by greedy decoding; None without one.
+
+    It differs from `run` in nothing but the sampling, which is at temperature 0, and the number of
+    items.
+    """
+    for other in runs:
+        sampling = other.settings.get("sampling") or {}
+        if sampling.get("temperature") == 0 and other.id != run.id and _same_task(run, other):
+            return other
+    return None
+
+
+def greedy_outcome(run: Run, greedy: Run) -> Array:
+    """(items of `run`,): the quality of each one's greedy answer; NaN where it has none."""
+    found = dict(zip(greedy.ids, greedy.quality(1)[:, 0], strict=True))
+    return np.array([found.get(name, np.nan) for name in run.ids])
+
+
+def _same_task(run: Run, other: Run) -> bool:
+    """Whether two runs asked the same model the same questions, of however many items."""
+    free = {"sampling": None, "limit": None, BY_LAYER: None}
+    return run.settings | free == other.settings | free
+
+
 def sweep(
     run: Run, alphas: Sequence[float], lams: Sequence[float], budgets: Sequence[int]
 ) -> Array:
@@ -144,9 +170,15 @@ def percent(values: Array) -> float:
 
 
 def method_rows(
-    model: str, runs: list[Run], budgets: Callable[[Run], list[int]]
+    model: str,
+    runs: list[Run],
+    budgets: Callable[[Run], list[int]],
+    greedy: Mapping[str, Array],
 ) -> list[dict[str, Any]]:
     """The rows of one model: a method, benchmark and N each, then each method's averages.
+
+    Greedy decoding, where a run's id has outcomes of it, is a method whose outcome is the same at
+    every N.
 
     An average is over the benchmarks, of one N or (N = 0) of all; `lead` is LookBack's over it,
     `behind` that of the `leader`: the highest there, but for those that know the truth.
@@ -155,10 +187,17 @@ def method_rows(
     setups = [(seed, run, n) for seed, run in enumerate(runs) for n in budgets(run)]
     rows: list[dict[str, Any]] = []
     averages: dict[tuple[str, int], tuple[float, Array]] = {}
-    for method in all_methods(runs):
+    methods = all_methods(runs)
+    if any(run.id in greedy for run in runs):
+        methods.insert(len(methods) - len(ceilings()), GREEDY)
+    for method in methods:
         found = []
         for seed, run, n in setups:
-            values = outcome(run, method, n) if has_scores(run, method, n) else np.full(1, np.nan)
+            values = np.full(1, np.nan)
+            if method == GREEDY:
+                values = greedy.get(run.id, values)
+            elif has_scores(run, method, n):
+                values = outcome(run, method, n)
             found.append((n, percent(values), bootstrap_means(100 * values, seed)))
             labels = {"model": model, "benchmark": title(run), "method": method, "N": n}
             rows.append(labels | _numbers(*found[-1][1:]) | {"items": len(run.ids)})

@@ -8,11 +8,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lookback.runs.layout import replacing
+from lookback.runs.layout import remove_abandoned, replacing
 from lookback.storage import AnyPath, to_path
 from lookback.studies.shared.plots import FORMS, figure_bytes
 
@@ -152,6 +153,8 @@ def write(name: str, result: Result, folder: str | AnyPath) -> list[AnyPath]:
     """Write them to a folder; where they are."""
     out = to_path(folder)
     out.mkdir(parents=True, exist_ok=True)
+    if isinstance(out, Path):
+        remove_abandoned(out)
     paths: list[AnyPath] = []
     for file, contents in files_of(name, result).items():
         (out / file).parent.mkdir(parents=True, exist_ok=True)
@@ -162,12 +165,29 @@ def write(name: str, result: Result, folder: str | AnyPath) -> list[AnyPath]:
 
 
 def csv_of(rows: list[dict[str, Any]]) -> str:
-    """The tidy table; every row has the first one's keys."""
+    """The tidy table; every row has the first one's keys.
+
+    Texts come from data and models: one that a spreadsheet would run as a formula gets an
+    apostrophe in front, as OWASP advises. Numbers stay numbers.
+    """
     text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    names = {name: _as_text(name) for name in rows[0]}
+    writer = csv.DictWriter(text, fieldnames=list(names), lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows({name: _as_text(cell) for name, cell in row.items()} for row in rows)
     return text.getvalue()
+
+
+_FORMULA = re.compile(r"[\t\r\n]|\s*[=+\-@＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def _as_text(cell: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula."""
+    if cell is None or isinstance(cell, (int, float, np.number)):
+        return cell
+    text = re.sub(r"\r\n?", "\n", str(cell))  # the csv module leaves a \r without quotes
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def _cell(cell: Cell | str) -> Cell:

@@ -8,7 +8,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from lookback.scores.formula import Array
-from lookback.studies.shared.plots import INK, PALE, SMALL, TWO_COLUMNS, in_style, panels
+from lookback.studies.shared.plots import (
+    INK,
+    PALE,
+    SMALL,
+    TWO_COLUMNS,
+    add_legend,
+    in_style,
+    panels,
+)
 from lookback.studies.shared.selection import interval, item_counts
 
 DARK = "#475569"
@@ -55,7 +63,7 @@ def verdict_bars(groups: Mapping[str, Array], first: Named, second: Named, xlabe
     axis.set(xlabel=xlabel, xlim=(0, 100))
     axis.grid(visible=False)
     axis.invert_yaxis()
-    figure.legend(loc="outside upper center", ncols=3)
+    add_legend(figure, "upper", *axis.get_legend_handles_labels())
     return figure
 
 

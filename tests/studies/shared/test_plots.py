@@ -22,9 +22,11 @@ from lookback.studies.shared.plots import (
     ONE_COLUMN,
     TWO_COLUMNS,
     Dots,
+    add_legend,
     dots,
     figure_bytes,
     heading,
+    panels,
 )
 from lookback.studies.shared.tables import files_of
 
@@ -199,10 +201,37 @@ def test_files_for_papers_documents_and_pages(runs):
     assert image.width / result.figure.get_figwidth() >= 200
 
 
+@pytest.mark.parametrize("count", [4, 8], ids=["one benchmark", "two"])
 @pytest.mark.parametrize("name", STUDIES.names())
-def test_every_figure_is_as_wide_as_a_column_or_two(runs, name):
-    figure = get_study(name)(runs).figure
+def test_every_figure_is_as_wide_as_a_column_or_two_and_nothing_is_cut_off(runs, name, count):
+    figure = get_study(name)(runs[:count]).figure
     assert figure.get_figwidth() in (ONE_COLUMN, TWO_COLUMNS)
+    assert_nothing_is_cut_off(figure)
+
+
+def assert_nothing_is_cut_off(figure):
+    figure.draw_without_rendering()
+    drawn, (wide, high) = figure.get_tightbbox(), figure.get_size_inches()
+    assert min(drawn.x0, drawn.y0, wide - drawn.x1, high - drawn.y1) > -0.01  # inches
+
+
+@pytest.mark.parametrize("name", ["own", "a scorer of mine with a long name", "W" * 60])
+def test_a_legend_is_no_wider_than_its_figure(name):
+    for width in (ONE_COLUMN, TWO_COLUMNS):
+        figure, axes = panels(1, 1, width)
+        lines = [axes[0, 0].plot([1, 2])[0] for _ in range(5)]
+        add_legend(figure, "lower", lines, [f"{name} {i}" for i in range(5)])
+        assert_nothing_is_cut_off(figure)
+        (legend,) = figure.legends
+        assert len(legend.get_texts()) == 5
+
+
+def test_the_combinations_figure_says_what_its_dots_are(runs):
+    (legend,) = get_study("combine")(runs[:1]).figure.legends
+    full, hollow, line = legend.legend_handles
+    assert [text.get_text() for text in legend.get_texts()][:2] == ["mix", "ranks"]
+    assert full.get_markerfacecolor() != hollow.get_markerfacecolor() == "white"
+    assert line.get_linestyle() == "--"
 
 
 def test_users_own_settings_stay_as_they_are(runs):

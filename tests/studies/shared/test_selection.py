@@ -9,7 +9,7 @@ from made_runs import make_run
 from slow_outcomes import by_item, mean, record, shorten, slow_outcome
 
 from lookback.runs.layout import RunError
-from lookback.scores.base import best_first
+from lookback.scores.base import best_first, get_scorer
 from lookback.studies import title
 from lookback.studies.shared.budgets import default_budgets
 from lookback.studies.shared.methods import in_order
@@ -18,6 +18,7 @@ from lookback.studies.shared.selection import (
     has_scores,
     interval,
     outcome,
+    outcome_of,
     percent,
     picks,
     quality_of_picks,
@@ -199,3 +200,11 @@ def test_order_and_names(tmp_path):
     ordered = [(run.model, title(run)) for run in in_order(runs)]
     assert ordered[:3] == [("b", "VQAv2"), ("b", "CHAIR"), ("b", "zzz")]
     assert ordered[3:] == [("a", "AMBER"), ("a", "Scenes VQA")]
+
+
+def test_shares_that_are_all_zero_count_as_the_first_candidate():
+    """A scorer that could not be asked picks the first, as for any lost reply; never NaN."""
+    scores = np.array([[0.0, 0, 0], [0, 0.5, 0.5], [NAN, NAN, NAN]])
+    quality = np.array([[0.2, 0.9, 0.9], [0.2, 0.4, 0.8], [0.7, 0.1, 0.1]])
+    values = outcome_of(get_scorer("usc"), scores, quality)
+    np.testing.assert_allclose(values, [0.2, 0.6, 0.7])

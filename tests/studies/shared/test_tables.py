@@ -1,11 +1,23 @@
 """Tables as Markdown and LaTeX: nothing breaks them, and marks stand where they should."""
 
+import csv
+import io
 import re
 
 import numpy as np
 import pytest
 
-from lookback.studies.shared.tables import Cell, Table, mark_best, rows_of_columns
+from lookback.runs import lease
+from lookback.runs.layout import replacing
+from lookback.studies import Result
+from lookback.studies.shared.tables import (
+    Cell,
+    Table,
+    csv_of,
+    mark_best,
+    rows_of_columns,
+    write,
+)
 
 HEADS = [("", "Method"), ("A&B", "N=5"), ("A&B", "N=25"), ("C_d", "N=5"), ("", "all")]
 ROWS = [
@@ -136,3 +148,44 @@ def test_rows_of_columns():
     ]
     with pytest.raises(ValueError):
         rows_of_columns(["a"], [["1", "2"]])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *('=HYPERLINK("http://x")', "+1+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "-", "－1", "＝1"),
+        *("\t=1", "\n=1", "\tplain", " =1", "-1_000", "+1 234", "-٣"),
+    ],
+)
+def test_texts_that_a_spreadsheet_would_run_are_texts_in_csv(text):
+    cells = next(csv.reader(io.StringIO(csv_of([{text: text}]), newline="")))
+    assert cells == [f"'{text}"]
+    rows = list(csv.reader(io.StringIO(csv_of([{"a": text, "b": -0.5}]), newline="")))
+    assert rows == [["a", "b"], [f"'{text}", "-0.5"]]
+
+
+@pytest.mark.parametrize(
+    ("cell", "written"),
+    [
+        *((-0.5, "-0.5"), (-3, "-3"), (np.float64(-1e-9), "-1e-09"), (np.int64(-2), "-2")),
+        *((float("-inf"), "-inf"), ("-0.5", "-0.5"), ("+1e-3", "+1e-3"), ("-.5", "-.5")),
+        *((True, "True"), ("a = b", "a = b"), ("a-b", "a-b"), ("'quoted'", "'quoted'")),
+    ],
+)
+def test_numbers_and_other_texts_are_as_they_are_in_csv(cell, written):
+    assert csv_of([{"a": cell}]) == f"a\n{written}\n"
+
+
+def test_no_cell_breaks_its_row_in_csv():
+    rows = list(csv.reader(io.StringIO(csv_of([{"a": "\r=1", "b": "x\r\n=1\r=2"}]), newline="")))
+    assert rows == [["a", "b"], ["'\n=1", "x\n=1\n=2"]]
+
+
+def test_halves_of_files_that_a_killed_study_left_are_removed(tmp_path, monkeypatch):
+    left = replacing(tmp_path / "main.csv").temporary
+    left.write_text("half")
+    write("other", Result([{"a": 1}]), tmp_path)
+    assert left.exists()  # its process is this one
+    monkeypatch.setattr(lease, "is_alive", lambda process: False)
+    write("other", Result([{"a": 1}]), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["other.csv"]

@@ -1,6 +1,6 @@
 /* The page: its state, from the state to what is shown, and asking. */
 
-const CALM = 320; // ms between changes of places while answers are written
+const CALM = 700; // ms between changes of places while answers are written
 
 /** What the parts of the page share: the state, what is shown, and what can be done. */
 function openPage(data) {
@@ -10,7 +10,7 @@ function openPage(data) {
     alpha: data.alpha, lam: data.lam, among: null, candidate: null, signal: "visual_lookback", map: "tokens",
   };
   const list = $("candidates");
-  let moved = 0; // when places last changed
+  let standing = null; // the ranking whose places are shown, of which asking and settings, and since when
   const app = { data, state, picture: null, asked: null, ranking: null };
 
   app.tell = (text) => { $("told").textContent = text; };
@@ -38,10 +38,16 @@ function openPage(data) {
     const { asked } = app;
     const count = Math.min(state.among ?? Infinity, asked.candidates.length);
     const candidates = asked.candidates.slice(0, count).map((c) => opened(c, asked.shown, data.floor));
-    app.ranking = rankingOf(candidates, state, !writing);
-    const moves = !writing || performance.now() - moved > CALM;
-    if (moves) moved = performance.now();
-    drawRanking(list, app.ranking, writing, moves);
+    const ranking = rankingOf(candidates, state, !writing);
+    const by = [count, state.scorer, state.alpha, state.lam].join();
+    const stays = writing && standing?.asked === asked && standing.by === by && performance.now() - standing.since < CALM;
+    // Scores, places and the chosen one change together: what is shown is in order at any time.
+    const { scores, order, groups } = ranking;
+    if (!stays) standing = { asked, by, since: performance.now(), places: { scores, order, groups } };
+    app.ranking = { ...ranking, ...standing.places };
+    drawRanking(list, app.ranking, writing, !writing && asked.settled);
+    asked.settled = !writing;
+    drawScale(app.ranking, state.scorer, writing);
     drawLegend(list, app.ranking, state.signal);
     drawChosen(list, app.chosen());
     drawPanel(list, asked, app.chosen(), writing);
@@ -91,7 +97,7 @@ function swap(one, other, first) {
   const [next, last] = first ? [one, other] : [other, one];
   const held = document.activeElement === last;
   [next.hidden, last.hidden] = [false, true];
-  if (held) next.focus();
+  if (held) next.focus({ preventScroll: true }); // the reader may be elsewhere by now
 }
 
 /** Under the chosen answer: the way to compare it, or what was found. */
@@ -154,11 +160,16 @@ function listenToAsking(app) {
     if (!WRITING.includes(asked.phase)) finish(asked);
   };
 
-  $("form").addEventListener("submit", (event) => { event.preventDefault(); app.begin(); });
+  /** Ask, and go to the answers where they begin far down the screen. */
+  function askAndGo() {
+    app.begin();
+    if (app.isWriting() && $("candidates").getBoundingClientRect().top > 0.7 * innerHeight) $("state").scrollIntoView();
+  }
+  $("form").addEventListener("submit", (event) => { event.preventDefault(); askAndGo(); });
   $("question").addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
-    app.begin();
+    askAndGo();
   });
   $("stop").addEventListener("click", app.stop);
 }

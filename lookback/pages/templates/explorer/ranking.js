@@ -57,24 +57,29 @@ function drawRow(row, ranking, group, [lowest, highest], writing) {
   if (facts.textContent !== said) facts.textContent = said;
 }
 
-/** Let rows glide from where they were; those who want no motion see them where they are. */
-function glide(list, reorder) {
+/** Put rows into their new order. They glide there from where they were, or appear there; those who want no
+    motion see them where they are. */
+function reorder(list, rows, glides) {
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  const before = new Map([...list.children].map((row) => [row, row.getBoundingClientRect().top]));
-  reorder();
+  const before = new Map([...list.children].map((row, place) => [row, [place, row.getBoundingClientRect().top]]));
+  list.replaceChildren(...rows);
   if (calm || document.hidden) return;
-  for (const row of list.children) {
+  const look = { duration: MOVE, easing: "cubic-bezier(.2,.7,.2,1)" };
+  rows.forEach((row, place) => {
     row.getAnimations().forEach((one) => one.cancel());
-    if (!before.has(row)) continue;
-    const by = before.get(row) - row.getBoundingClientRect().top;
+    if (!before.has(row)) return;
+    const [last, top] = before.get(row);
+    const by = top - row.getBoundingClientRect().top;
+    if (!glides) { if (last !== place) row.animate([{ opacity: 0.3 }, { opacity: 1 }], look); return; }
     if (Math.abs(by) > 1 && Math.abs(by) < 3 * innerHeight) {
-      row.animate([{ transform: `translateY(${by}px)` }, { transform: "none" }], { duration: MOVE, easing: "cubic-bezier(.2,.7,.2,1)" });
+      row.animate([{ transform: `translateY(${by}px)` }, { transform: "none" }], look);
     }
-  }
+  });
 }
 
-/** Draw the list. `moves`: whether rows may change places now. */
-function drawRanking(list, ranking, writing, moves) {
+/** Draw the list. `glides`: whether rows move to their places, as after a change of the settings. While answers
+    are written they change places too often for that: rows on their way would be out of order, with gaps. */
+function drawRanking(list, ranking, writing, glides) {
   const known = ranking.scores.filter((s) => !Number.isNaN(s));
   const ends = [Math.min(...known), Math.max(...known)]; // of nothing: no meter is drawn then
   const rows = new Map([...list.children].map((row) => [Number(row.dataset.index), row]));
@@ -84,11 +89,10 @@ function drawRanking(list, ranking, writing, moves) {
     return row;
   });
   ranking.groups.forEach((group, i) => drawRow(wanted[i], ranking, group, ends, writing));
-  if (!moves && wanted.length === list.children.length) return;
   ranking.groups.forEach(([index], i) => drawPlace(wanted[i], ranking.order.indexOf(index), ranking.scores[index]));
   if (wanted.length === list.children.length && wanted.every((row, i) => list.children[i] === row)) return;
   const held = document.activeElement;
-  glide(list, () => list.replaceChildren(...wanted));
+  reorder(list, wanted, glides);
   if (held !== document.activeElement && list.contains(held)) held.focus({ preventScroll: true });
 }
 

@@ -28,6 +28,24 @@ const FORMULAS = {
   majority: "The answer that was given most often; among equals, the one that LookBack puts first.",
 };
 
+const LOG = "log scale, 0 is best";
+/** What a scorer's numbers mean. */
+const MEANING = {
+  lookback: LOG, mean_log_prob: LOG, self_certainty: "0 is a guess among all words, higher is surer",
+  entropy: "minus the entropy, 0 is sure", visual_lookback: "the share of attention on the picture, from 0 to 1",
+  majority: "how often the answer was given; the fraction is LookBack’s order among equals",
+};
+
+/** Under the settings: what scores and bars mean, and which answers have none. */
+function drawScale({ candidates }, scorer, writing) {
+  const pruned = candidates.filter((c) => c.finish === "pruned").length;
+  const rest = candidates.length - pruned;
+  $("scale").textContent = `Scores: ${MEANING[scorer]}; compare them within one question. Bars go from the worst of these answers to the best.`;
+  $("survivors").hidden = writing || !pruned;
+  $("survivors").textContent = `These settings rank ${rest} of ${countOf(candidates.length, "answer")}. ${pruned === 1 ? "The other was" : `The other ${pruned} were`} ended early under the settings `
+    + "at the time of asking and have no score: to rank all, untick “end the worst early” and ask again.";
+}
+
 /** Show the state in the fields; one that is being typed in is left alone. */
 function drawSettings(state, data, drawn) {
   const put = (id, value) => { if (document.activeElement !== $(id) && $(id).value !== String(value)) $(id).value = value; };

@@ -312,6 +312,14 @@ def next_position(name, inputs):
         return inputs["input_ids"].shape[1] + int(build(name).model(**inputs).rope_deltas)
 
 
+def changes_rotation(model, position):
+    """Whether the model's frequencies change at a position: Qwen2-VL's never do in transformers 5.16."""
+    rotary = copy.deepcopy(model.model.language_model.rotary_emb)
+    before = rotary.inv_freq.clone()
+    rotary(torch.zeros(1), torch.full((3, 1, 1), position))
+    return not torch.equal(before, rotary.inv_freq)
+
+
 @pytest.mark.parametrize("after", [-1, 0, 2, 5, 7])
 @pytest.mark.parametrize("name", ["qwen2_vl", "qwen3_vl"])
 def test_a_rotation_that_changes_at_a_position_not_at_a_number_of_tokens(name, after):
@@ -330,7 +338,7 @@ def test_a_rotation_that_changes_at_a_position_not_at_a_number_of_tokens(name, a
         lambda: decoder.look(inputs, source, response, (0, decoder.layers)),
         lambda: decoder.knockout(prefix, [response], (0, 1), 0.5),
     ]
-    if 0 <= after < len(response) - 1:
+    if 0 <= after < len(response) - 1 and changes_rotation(model, switch):
         for way in ways:
             with pytest.raises(RotationError, match="inv_freq"):
                 way()

@@ -16,6 +16,7 @@ from hypothesis import settings
 
 settings.register_profile("lookback", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("lookback")
+pytest_plugins = ["tiers"]
 
 
 @pytest.fixture

@@ -243,10 +243,10 @@ def test_jobs_all_of_whose_items_failed(tmp_path, monkeypatch):
 
 def test_timings_of_all_jobs_are_verified(tmp_path):
     for index in range(COUNT):
-        work(tmp_path / "run", index)
+        work(tmp_path / "run", index, given=plan(scorers=("usc@2",)))
         shutil.rmtree(tmp_path / "run" / f"job-{index}-of-2" / "timings" / "shards")
     found = verify(tmp_path / "run")
-    assert (found.ok, found.unrecorded_timings) == (True, 3)
+    assert (found.ok, found.unrecorded_timings) == (True, 2 * 3)
 
 
 def test_damage_in_a_job_is_named_and_mended(tmp_path, command):

@@ -187,6 +187,7 @@ class Team(Crew):
         elif kind == "done":
             self.keep(value)
             del self._busy[worker]
+            self._pieces[worker] = 0  # they are kept, whatever becomes of the worker
             self._give_next(worker, waiting)
         elif kind == "died":
             report(-self._pieces[worker])  # they are to be done again
@@ -203,7 +204,6 @@ class Team(Crew):
     def _give_next(self, worker: int, waiting: deque[Portion]) -> None:
         if waiting:
             self._busy[worker] = waiting.popleft()
-            self._pieces[worker] = 0
             self.give(worker, self._busy[worker])
 
     def _check(self, account: Account) -> None:

@@ -90,11 +90,11 @@ def _begin(folders: Folders, out: AnyPath) -> None:
         if more or (before.looks and not manifest.looks):
             what = f"{more[0]} scores" if more else "looks"
             raise RunError(f"{str(out)!r} has {what} that the jobs have not: use another --out")
-    remove_leftovers(out)
-    manifest.write(out)
     records, problems = read_records(out, manifest)
     problems += find_problems(out, manifest, records, every_byte=True)
     refuse(out, [problem for problem in problems if not problem.tables])
+    remove_leftovers(out)
+    manifest.write(out)
     for problem in problems:
         forget(out, problem.shard, problem.tables)
 

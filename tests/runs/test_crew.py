@@ -23,17 +23,21 @@ class Scripted(Team):
     Args:
         deaths: pairs (worker, its portion from 0); that worker dies in that portion, after a piece.
         accounts: of workers, if not the toy's.
+        unready: workers that die while they load.
     """
 
-    def __init__(self, workers, deaths=(), restarts=0, accounts=None):
+    def __init__(self, workers, deaths=(), restarts=0, accounts=None, unready=()):
         self.said = []
         super().__init__(None, None, workers, self.said.append)
         self.restarts, self.deaths = restarts, set(deaths)
         self.given, self.kept, self.told = {}, [], deque()
-        self.told_accounts = accounts or {}
+        self.told_accounts, self.unready = accounts or {}, unready
 
     def start(self, worker):
         self.given[worker] = []
+        if worker in self.unready:
+            self.told.append(Message(worker, "died", "of a test"))
+            return
         self.told.append(Message(worker, "ready", self.told_accounts.get(worker, ACCOUNT)))
 
     def give(self, worker, portion):
@@ -104,6 +108,59 @@ def test_deaths_at_different_shards_are_not_added_up():
     run(team)
     assert sorted(team.kept) == [(shard,) for shard in range(6)]
     assert len(team.said) == 5
+
+
+def test_workers_that_die_while_they_load_are_replaced():
+    """Such deaths count in a row: not those before one that loaded."""
+    team = Scripted(2, unready=[0, 1, 3, 4], restarts=2)
+    assert sum(run(team)) == 6
+    assert sorted(team.kept) == [(shard,) for shard in range(6)]
+    assert sorted(worker for worker, given in team.given.items() if given) == [2, 5]
+    assert len(team.said) == 4
+    assert not any("shard" in line for line in team.said)
+
+
+def test_a_model_that_kills_is_loaded_so_often_and_no_more():
+    team = Scripted(1, unready=range(9), restarts=3)
+    with pytest.raises(RunError, match=r"a worker died, 4 times in a row \(of a test\)"):
+        team.load()
+    assert len(team.given) == 4
+
+
+def test_deaths_while_loading_are_not_added_to_those_at_a_shard():
+    team = Scripted(1, deaths=[(1, 0)], unready=[0, 2], restarts=1)
+    run(team)
+    assert sorted(team.kept) == [(shard,) for shard in range(6)]
+    assert len(team.said) == 3
+
+
+def test_an_idle_worker_takes_over_from_a_dead_one():
+    """It has its model already, which one started anew would have to load."""
+    team = Scripted(2, deaths=[(1, 0)], restarts=1)
+    run(team, shards=2)
+    assert team.given == {0: [(0,), (1,)], 1: [(1,)], 2: []}
+
+
+def test_what_a_worker_has_done_counts_when_it_dies_later():
+    team = Scripted(2, restarts=1)
+
+    def keep(shards):
+        team.kept.append(shards)
+        if shards == (0,):  # and has nothing to do from now on
+            team.told.appendleft(Message(0, "died", "of a test"))
+
+    team.keep = keep
+    assert sum(run(team, shards=2)) == 2
+    assert team.kept == [(0,), (1,)]
+
+
+def test_where_a_worker_died_is_said():
+    accounts = {worker: replace(ACCOUNT, node="node b") for worker in range(3)}
+    team = Scripted(1, deaths=[(0, 0), (1, 0)], restarts=1, accounts=accounts)
+    team.load()
+    with pytest.raises(RunError, match="a worker on node b died at shard 0, 2 times in a row"):
+        team.work(plan_portions(None, range(2), 1), lambda count: None)
+    assert ["node b" in line for line in team.said] == [True]
 
 
 @pytest.mark.parametrize(("field", "value"), [("dtype", "float16"), ("versions", {"toy": "2"})])

@@ -16,7 +16,7 @@ from lookback.runs import Run
 from lookback.runs.layout import RunError, shard_path, write_table
 from lookback.runs.manifest import Manifest
 from lookback.runs.plan import Plan
-from lookback.runs.records import read_record, record_path
+from lookback.runs.records import forget, read_record, record_path
 from lookback.runs.start import start
 from lookback.runs.verify import verify
 from lookback.studies import STUDIES
@@ -208,6 +208,24 @@ def test_timings_without_a_record_are_looked_at(folder, damage):
         Run(folder).timings()
 
 
+@pytest.mark.parametrize(
+    ("change", "sound"),
+    [
+        *(({"ms": ms}, True) for ms in (0, 1e12)),
+        *(({"ms": ms}, False) for ms in (True, 1.1e12)),
+        ({"responses": 0}, True),
+        *(({"responses": count}, False) for count in (-1, 2.0, True, None)),
+        *(({"item": item}, True) for item in (10, 19)),
+        *(({"item": item}, False) for item in (9, 20, 10.0, None)),
+        *(({"stage": stage}, False) for stage in ("sample", 3)),
+    ],
+)
+def test_each_number_of_timings_without_a_record_is_looked_at(folder, change, sound):
+    shutil.rmtree(folder / "timings" / "shards")
+    file = change_timings(folder, lambda rows: json.dumps([rows[0] | change, *rows[1:]]), "usc@2")
+    assert [one.file for one in verify(folder).problems] == ([] if sound else [file])
+
+
 def test_timings_and_their_records_that_are_lost_or_too_many(command, folder, whole):
     timings = folder / "timings"
     (timings / "sample-00000.json").unlink()
@@ -255,6 +273,13 @@ def test_shards_swapped_with_their_records(command, folder, whole):
     exchange(record_path(folder, 0), record_path(folder, 1))
     assert_refused(command, folder, "shards/00000.json is of another shard (items 10 to 19)")
     assert_mended(command, folder, whole, ["shards/00000.json", "shards/00001.json"])
+
+
+@pytest.mark.parametrize("change", [{"first": 9}, {"last": 20}])
+def test_a_record_that_reaches_into_another_shard(command, folder, whole, change):
+    replace(read_record(folder, 1), **change).write(folder, 1)
+    assert_refused(command, folder, "shards/00001.json is of another shard")
+    assert_mended(command, folder, whole, ["shards/00001.json"])
 
 
 def test_a_shard_of_another_run(command, folder, whole, tmp_path):
@@ -347,9 +372,10 @@ def test_a_manifest_that_says_failed_throws_no_candidates_away(folder, whole, en
     assert (start(PLAN, folder).worked, engine.sampled) == (0, [])
 
 
-def test_a_manifest_with_another_number_of_items(folder):
-    replace(Manifest.read(folder), items=22).write(folder)
-    with pytest.raises(RunError, match=r"manifest\.json names 22 items, its shards have 23"):
+@pytest.mark.parametrize("items", [22, 24])
+def test_a_manifest_with_another_number_of_items(folder, items):
+    replace(Manifest.read(folder), items=items).write(folder)
+    with pytest.raises(RunError, match=rf"manifest\.json names {items} items, its shards have 23"):
         Run(folder)
 
 
@@ -361,6 +387,7 @@ def test_a_manifest_with_another_number_of_items(folder):
         "candidates/00001 (copy).parquet",
         "scores/usc@2/00003.parquet",
         "scores/vauq/00000.parquet",
+        "looks/00000.parquet",
         "shards/00003.json",
     ],
 )
@@ -410,6 +437,13 @@ def test_remade_candidates_have_their_scores_made_again(folder, engine, monkeypa
     remove(folder, "candidates")
     assert start(PLAN, folder).worked == 20
     assert len(asked) >= 10
+
+
+@pytest.mark.parametrize("table", ["items", "candidates"])
+def test_nothing_stays_of_a_shard_that_is_forgotten(folder, table):
+    forget(folder, 1, [table])
+    assert list(folder.rglob("*00001.*")) == []
+    assert len(list(folder.rglob("*00002.*"))) == 3 + 1 + 2 + 1  # tables, timings, their records
 
 
 class TestAKillBetweenTwoTables:

@@ -129,6 +129,19 @@ def test_scorers_that_only_some_jobs_have(tmp_path):
     assert together(tmp_path / "run") == results(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("first", range(COUNT))
+def test_looks_that_only_one_job_has(tmp_path, first):
+    given = plan(look=12)
+    for index in range(COUNT):
+        work(tmp_path / "run", index, given=given if index == first else None)
+    run = Run(tmp_path / "run")
+    assert (run.finished, run.manifest.looks) == (False, 12)
+    work(tmp_path / "run", 1 - first, given=given)
+    assert Run(tmp_path / "run").finished
+    start(given, tmp_path / "whole")
+    assert together(tmp_path / "run") == results(tmp_path / "whole")
+
+
 def test_items_that_failed_are_tried_again(tmp_path, monkeypatch):
     items = list(get_benchmark("scenes-vqa").items("test", ITEMS))
 
@@ -185,6 +198,55 @@ def test_folders_that_are_no_jobs_of_this_run(tmp_path):
     shutil.copytree(tmp_path / "plain", tmp_path / "run" / "job-1-of-2")
     with pytest.raises(RunError, match="holds a run without jobs, not job 1/2"):
         Run(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"shards": [0]}, "jobs 0/2 and 1/2 both have shard 0"),
+        ({"job": Job(1, 2, items=24, shards=3)}, "number of items of job 0/2 is 23, of job 1/2 24"),
+        ({"job": Job(1, 2, items=23, shards=4)}, "number of shards of job 0/2 is 3, of job 1/2 4"),
+        ({"left_out": 1}, "left out of job 0/2 is 0, of job 1/2 1"),
+        ({"scorers": {"usc@2": {"m": 5}}}, r"usc@2 scores of job 0/2 .*, of job 1/2 with .*5"),
+        ({"done": 9}, "the jobs have 22 items in 3 shards, the run 23 in 3"),
+        ({"shards": []}, "the jobs have 23 items in 2 shards, the run 23 in 3"),
+    ],
+)
+def test_jobs_that_do_not_make_one_run(tmp_path, changes, said):
+    for index in range(COUNT):
+        work(tmp_path / "run", index, given=plan(scorers=("usc@2",)))
+    folder = tmp_path / "run" / "job-1-of-2"
+    replace(Manifest.read(folder), **changes).write(folder)
+    with pytest.raises(RunError, match=said):
+        Run(tmp_path / "run")
+
+
+def test_a_run_began_when_its_first_job_did(tmp_path):
+    for index, created in enumerate(("2026-01-02", "2026-01-01")):
+        work(tmp_path / "run", index)
+        folder = tmp_path / "run" / f"job-{index}-of-2"
+        replace(Manifest.read(folder), created=created).write(folder)
+    assert Run(tmp_path / "run").manifest.created == "2026-01-01"
+
+
+def test_jobs_all_of_whose_items_failed(tmp_path, monkeypatch):
+    """The run has failed; while there is no other job, one may begin anew with other settings."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Plan, "items", lambda plan, benchmark: [Item("a", "why?", {}, int)] * 11)
+        for index in range(COUNT):
+            work(tmp_path / "run", index)
+    run = Run(tmp_path / "run")
+    assert (run.manifest.status, run.manifest.failed, run.finished) == ("failed", 11, False)
+    shutil.rmtree(tmp_path / "run" / "job-1-of-2")
+    assert work(tmp_path / "run", 0, given=plan(seed=7)).failed == []
+
+
+def test_timings_of_all_jobs_are_verified(tmp_path):
+    for index in range(COUNT):
+        work(tmp_path / "run", index, given=plan(scorers=("usc@2",)))
+        shutil.rmtree(tmp_path / "run" / f"job-{index}-of-2" / "timings" / "shards")
+    found = verify(tmp_path / "run")
+    assert (found.ok, found.unrecorded_timings) == (True, 2 * 3)
 
 
 def test_damage_in_a_job_is_named_and_mended(tmp_path, command):

@@ -1,6 +1,7 @@
 """`runs merge` and `runs status`: one plain run of what jobs made, and what is still to be made."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from test_producing import results
 from toy_engine import ToyEngine
 
 from lookback.runs import Run
-from lookback.runs.layout import RunError, shard_path
+from lookback.runs.layout import TEMPORARY, RunError, lock, shard_path
 from lookback.runs.manifest import MANIFEST, Manifest
 from lookback.runs.merge import merge
 from lookback.runs.plan import Plan
@@ -77,6 +78,134 @@ def test_merging_again_does_nothing_and_mends_damage(jobs, tmp_path, command):
     status, printed, _ = command("runs", "merge", jobs, "--out", out, "--json")
     told = json.loads(printed)
     assert (status, told["items"], told["status"], told["id"]) == (0, 23, "finished", Run(out).id)
+
+
+def test_merging_again_takes_what_the_jobs_gained(tmp_path):
+    out, whole = tmp_path / "merged", tmp_path / "whole"
+    for given in (plan(), plan(scorers=("usc@2",)), GIVEN):
+        for index in range(2):
+            work(tmp_path / "run", index, given=given)
+        merge(tmp_path / "run", out)
+        start(given, whole)
+        assert files(out) == files(whole)
+        stages = {row["stage"] for row in Run(out).timings()}
+        assert stages == {row["stage"] for row in Run(whole).timings()}
+        assert verify(out).ok
+
+
+def test_a_flipped_bit_in_the_target_is_mended(jobs, tmp_path):
+    out = tmp_path / "merged"
+    merge(jobs, out)
+    path = shard_path(out, "items", 2)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+    merge(jobs, out)
+    assert files(out) == files(tmp_path / "whole")
+
+
+def test_what_a_killed_merge_left_is_removed(jobs, tmp_path):
+    out = tmp_path / "merged"
+    merge(jobs, out)
+    half = out / "items" / f"{TEMPORARY}00001.parquet.1"
+    half.write_text("half")
+    merge(jobs, out)
+    assert not half.exists()
+
+
+def test_a_file_too_many_in_the_target_is_named_and_all_is_left(jobs, tmp_path):
+    out = tmp_path / "merged"
+    merge(jobs, out)
+    shard_path(out, "candidates", 0).write_bytes(b"x")  # would be mended
+    shard_path(out, "candidates", 3).write_bytes(b"mine")
+    before = files(out)
+    with pytest.raises(RunError, match=r"candidates/00003\.parquet is no part of this run"):
+        merge(jobs, out)
+    assert files(out) == before
+
+
+def test_two_merges_into_one_folder_are_refused(jobs, tmp_path):
+    out = tmp_path / "merged"
+    out.mkdir()
+    held = lock(out)
+    with pytest.raises(RunError, match="another process is writing to"):
+        merge(jobs, out)
+    held.release()
+    assert merge(jobs, out).finished
+
+
+def test_shards_that_were_made_again_replace_those_of_before(tmp_path, monkeypatch):
+    """Wherever the second merge is interrupted, no record vouches for tables of both."""
+    given = plan(limit=8)
+    with monkeypatch.context() as patch:
+        sample = ToyEngine.sample
+
+        def failing(self, *asked, **settings):
+            found = sample(self, *asked, **settings)
+            if len(self.sampled) == 3:
+                raise RuntimeError("out of memory")
+            return found
+
+        patch.setattr(ToyEngine, "sample", failing)
+        work(tmp_path / "run", 0, 1, given=given)
+    before = merge(tmp_path / "run", tmp_path / "before")
+    assert before.manifest.failed == 1
+    work(tmp_path / "run", 0, 1, given=given, retry_failed=True)
+    start(given, tmp_path / "whole")
+    for stop in range(1 + 2 + 1):  # the manifest, tables and their record
+        out = shutil.copytree(before.path, tmp_path / str(stop))
+        with interrupted(monkeypatch, stop, after=True):
+            merge(tmp_path / "run", out)
+        assert verify(out).problems == []
+        manifest = Manifest.read(out)
+        assert (manifest.status, manifest.done, manifest.failed) == ("running", 0, 0)
+        merge(tmp_path / "run", out)
+        assert files(out) == files(tmp_path / "whole")
+
+
+def test_a_merge_tells_how_many_shards_are_done(jobs, tmp_path):
+    told = []
+    merge(jobs, tmp_path / "merged", progress=lambda *count: told.append(count))
+    assert told == [(0, 3), (1, 3), (2, 3)]
+
+
+@pytest.mark.parametrize("job", range(2))
+def test_jobs_with_different_versions_are_told_of(jobs, tmp_path, job):
+    said = []
+    merge(jobs, tmp_path / "same", say=said.append)
+    assert said == []
+    folder = jobs / f"job-{job}-of-2"
+    manifest = Manifest.read(folder)
+    replace(manifest, versions=dict(manifest.versions) | {"cuda": "13.5"}).write(folder)
+    merge(jobs, tmp_path / "other", say=said.append)
+    (line,) = said
+    assert "cuda" in line
+    assert f"job {job}/2" in line.split("13.5")[0].split(", ")[-1]
+
+
+def test_a_table_that_a_job_lost_is_named_before_anything_is_copied(jobs, tmp_path):
+    shard_path(jobs / "job-1-of-2", "looks", 1).unlink()
+    with pytest.raises(RunError, match=r"job-1-of-2.*looks/00001\.parquet is missing"):
+        merge(jobs, tmp_path / "out")
+    assert list((tmp_path / "out").rglob("*.parquet")) == []
+
+
+def test_a_target_with_looks_takes_no_jobs_without(tmp_path):
+    for index in range(2):
+        work(tmp_path / "run", index)
+    start(plan(look=12), tmp_path / "out")
+    before = files(tmp_path / "out")
+    with pytest.raises(RunError, match="looks that the jobs have not"):
+        merge(tmp_path / "run", tmp_path / "out")
+    assert files(tmp_path / "out") == before
+
+
+def test_jobs_of_which_one_has_no_looks_are_not_merged(tmp_path):
+    for index, look in enumerate((12, 0)):
+        work(tmp_path / "run", index, given=plan(look=look))
+    with pytest.raises(RunError, match=r"is not finished: run .*INDEX/2` for INDEX 1 \(no looks"):
+        merge(tmp_path / "run", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_timings_come_with_their_records_and_damaged_ones_are_named(jobs, tmp_path):

@@ -13,7 +13,7 @@ from toy_engine import ToyEngine
 
 from lookback.benchmarks.base import Item, get_benchmark
 from lookback.runs import Run, layout
-from lookback.runs.estimate import estimate
+from lookback.runs.estimate import BYTES_A_TOKEN, estimate
 from lookback.runs.layout import RunError
 from lookback.runs.plan import Plan
 from lookback.runs.records import forget
@@ -343,3 +343,28 @@ def test_an_estimate_keeps_nothing(tmp_path, monkeypatch):
     found = estimate(plan(scorers=("vauq",)), workers=2)
     assert (found.items, found.tried, found.failed) == (ITEMS, 4, 0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_estimate_of_all_items_has_the_size_of_the_run(tmp_path):
+    run = start(plan(), tmp_path / "run").run
+    found = estimate(plan(), tries=ITEMS)
+    assert found.tried == ITEMS
+    assert found.megabytes == pytest.approx(run.lengths.sum() * BYTES_A_TOKEN / 1e6)
+
+
+def test_an_estimate_counts_failures(monkeypatch):
+    items = list(get_benchmark("scenes-vqa").items("test", ITEMS))
+
+    def broken():
+        raise ValueError("no image")
+
+    items[1] = Item(items[1].id, items[1].question, items[1].truth, broken)
+    monkeypatch.setattr(Plan, "items", lambda plan, benchmark: items)
+    found = estimate(plan())
+    assert (found.tried, found.failed) == (4, 1)
+
+
+def test_an_estimate_needs_an_item_beside_the_first():
+    with pytest.raises(RunError, match="nothing to estimate for 1 items"):
+        estimate(plan(limit=1))
+    assert estimate(plan(limit=2)).tried == 2

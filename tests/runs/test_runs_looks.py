@@ -19,6 +19,7 @@ from lookback.look import Look, Picture
 from lookback.rounding import BITS, rounded
 from lookback.runs import Run
 from lookback.runs.estimate import estimate
+from lookback.runs.job import Job
 from lookback.runs.layout import RunError
 from lookback.runs.looks import find_picks, look_row, read_look
 from lookback.runs.plan import Plan
@@ -255,6 +256,44 @@ def test_an_estimate_counts_looks(engine):
     engine.look = lambda *given, **settings: looked.append(1) or plain(*given, **settings)
     assert estimate(plan(), tries=2).items == LIMIT
     assert looked
+
+
+class Clocked(ToyEngine):
+    """Takes 100 seconds for its first answer and 2 for others, 5 to score them, 3 to look."""
+
+    now = 0.0
+
+    def sample(self, *given, **settings):
+        self.now += 2 if self.sampled else 100
+        return super().sample(*given, **settings | {"keep_end": True})  # so that none is empty
+
+    def knockout(self, *given, **settings):
+        self.now += 5
+        return super().knockout(*given, **settings)
+
+    def look(self, *given, **settings):
+        self.now += 3
+        return super().look(*given, **settings)
+
+
+@pytest.mark.parametrize(
+    ("look", "job", "items", "looked"),
+    [
+        (LOOK, None, LIMIT, LOOK),
+        (0, None, LIMIT, 0),
+        (LOOK, Job(0, 2), 13, 10),  # items 0 to 9 and 20 to 22
+        (LOOK, Job(1, 2), 10, 2),
+    ],
+)
+def test_an_estimate_is_of_each_item_and_of_each_look(monkeypatch, look, job, items, looked):
+    engine = Clocked()
+    monkeypatch.setattr(Plan, "load_engine", lambda plan: engine)
+    monkeypatch.setattr("time.perf_counter", lambda: engine.now)
+    given = plan(n=1, look=look, scorers=("vauq",))
+    found = estimate(given, workers=2, job=job)
+    assert (found.items, found.tried, found.failed) == (items, 4, 0)
+    assert found.seconds == pytest.approx((items * (2 + 5) + looked * 3) / 2)
+    assert engine.now == 100 + 5 + 3 * (2 + 5) + (4 * 3 if look else 0)  # no more is tried
 
 
 def test_picks_are_the_best_of_each_method():

@@ -12,7 +12,7 @@ SEED ?= 1
 .PHONY: test-integrations test-trl test-lmms-eval test-tools grpo
 
 demo: $(VENV)/package
-	$(BIN)/python examples/demo.py
+	$(BIN)/lookback demo --out build/demo.html
 
 test: lint types tests
 

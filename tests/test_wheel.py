@@ -106,6 +106,13 @@ def test_the_installed_command_answers(environment, tmp_path):
     assert all(c["text"] and 0 < max(c["visual_lookback"]) <= 1 for c in candidates)
 
 
+def test_the_installed_demo_needs_nothing_else(environment, tmp_path):
+    """Stands before the test whose fixture adds the extra of the server."""
+    said = call(environment / "lookback", "demo", cwd=tmp_path)
+    assert "LookBack picks:" in said
+    assert "data:image/png;base64," in (tmp_path / "demo.html").read_text(encoding="utf-8")
+
+
 def test_the_installed_command_serves(server, tmp_path):
     item = get_benchmark("scenes-vqa").items("test")[0]
     item.image.save(tmp_path / "scene.png")

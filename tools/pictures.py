@@ -15,7 +15,8 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from lookback.benchmarks.base import get_benchmark
-from lookback.demo.asked import APART, FIRST, SCORERS, TASK, Asked, ask, find
+from lookback.demo import TASK
+from lookback.demo.asked import APART, FIRST, SCORERS, Asked, ask, find
 from lookback.demo.measured import Measured, read_measured
 from lookback.demo.page import wrong_tokens
 from lookback.pages import clean, image_uri

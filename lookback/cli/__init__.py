@@ -10,6 +10,7 @@ from typing import TextIO
 import lookback.cli.annotate
 import lookback.cli.answers
 import lookback.cli.benchmarks
+import lookback.cli.demo
 import lookback.cli.export
 import lookback.cli.kept_runs
 import lookback.cli.look

@@ -13,8 +13,6 @@ from lookback.scores.base import get_scorer
 from lookback.signals import Candidate, Candidates
 
 N = 25
-TASK = "scenes-vqa"
-"""Asked about unless another task is named."""
 SPLIT = "test"
 MAX_NEW_TOKENS = 120
 SCORERS = {
@@ -31,12 +29,12 @@ MOST = 100
 FIRST = 120
 """Where the search begins: nobody had seen these items' answers when the rule was settled."""
 RULE = (
-    f"The first held-out item, from number {FIRST} on, on which one of LookBack and self-certainty "
-    f"picks the best of the {N} answers, and the other one that is {APART} or more below it in "
-    "quality (1 is right, 0 is wrong), whichever of the two is ahead. An example, not evidence."
+    f"The first held-out item, from number {FIRST} on, where either LookBack or "
+    f"self-certainty picks the best of the {N} answers, and the other picks one that is at least "
+    f"{APART} lower in quality (1 is right, 0 is wrong). An example, not evidence."
 )
 MEASURES = {
-    "f1": "F1 of the things named and those there",
+    "f1": "F1 of the things named, against those in the picture",
     "accuracy": "1 if right, else 0",
     "correctness": "1 if right, else 0",
 }
@@ -72,7 +70,8 @@ class Asked:
         item: what was asked.
         candidates: the answers.
         quality: of each answer, in [0, 1].
-        greedy, greedy_quality: the one answer at temperature 0, and its quality.
+        decode_greedy: returns the one answer at temperature 0 and its quality; called on first
+            use, as the search for an item does not need it.
         wrong: of each answer, (start, end) in its joined tokens of words for things not there.
         seed: of the draw, and of the random pick.
     """
@@ -82,8 +81,7 @@ class Asked:
     item: Item
     candidates: Candidates
     quality: tuple[float, ...]
-    greedy: str
-    greedy_quality: float
+    decode_greedy: Callable[[], tuple[str, float]]
     wrong: tuple[tuple[tuple[int, int], ...], ...]
     seed: int
 
@@ -103,10 +101,19 @@ class Asked:
         invented = tuple(dict.fromkeys(text[start:end] for start, end in self.wrong[index]))
         return judge(self.quality[index], invented)
 
+    @cached_property
+    def _greedy(self) -> tuple[str, float]:
+        return self.decode_greedy()
+
+    @property
+    def greedy(self) -> str:
+        """The greedy answer."""
+        return self._greedy[0]
+
     @property
     def greedy_verdict(self) -> Verdict:
         """What to say of the greedy answer."""
-        return judge(self.greedy_quality)
+        return judge(self._greedy[1])
 
     @property
     def right(self) -> int:
@@ -129,21 +136,32 @@ def ask(engine: Engine, benchmark: Benchmark, place: int, seed: int) -> Asked:
     Raises:
         ValueError: the split has no such item.
     """
+    item = item_at(benchmark, place)
+    image, question, longest = item.image, item.question, MAX_NEW_TOKENS
+    cands = engine.sample(image, question, N, max_new_tokens=longest, seed=seed)
+
+    def decode_greedy() -> tuple[str, float]:
+        (greedy,) = engine.sample(image, question, 1, temperature=0.0, max_new_tokens=longest)
+        return greedy.text, benchmark.score(item, greedy.text)
+
+    quality = tuple(benchmark.scores(item, [c.text for c in cands]))
+    wrong = tuple(_wrong(benchmark, item, "".join(c.tokens)) for c in cands)
+    measure = MEASURES[benchmark.primary]
+    return Asked(benchmark.name, measure, item, cands, quality, decode_greedy, wrong, seed)
+
+
+def item_at(benchmark: Benchmark, place: int) -> Item:
+    """Return a held-out item by its number.
+
+    Raises:
+        ValueError: the split has no such item.
+    """
     items = benchmark.items(SPLIT)
     if not 0 <= place < len(items):
         raise ValueError(
             f"item {place} of {benchmark.name}: it has the items 0 to {len(items) - 1}"
         )
-    item = items[place]
-    image, question, longest = item.image, item.question, MAX_NEW_TOKENS
-    cands = engine.sample(image, question, N, max_new_tokens=longest, seed=seed)
-    (greedy,) = engine.sample(image, question, 1, temperature=0.0, max_new_tokens=longest)
-    *quality, once = benchmark.scores(item, [c.text for c in (*cands, greedy)])
-    wrong = tuple(_wrong(benchmark, item, "".join(c.tokens)) for c in cands)
-    measure = MEASURES[benchmark.primary]
-    return Asked(
-        benchmark.name, measure, item, cands, tuple(quality), greedy.text, once, wrong, seed
-    )
+    return items[place]
 
 
 def tells_apart(asked: Asked) -> bool:

@@ -57,10 +57,10 @@ class Measured:
     def words(self) -> str:
         """What it is of: one sentence before the numbers."""
         return (
-            f"How good the picks are on the whole: mean quality over {self.items} held-out items "
-            f"of each task, {self.n} answers each, in per cent; ±: half of the 95 % interval. "
-            "Greedy answer: one at temperature 0, nothing is picked. Consensus: what shares most "
-            "words with the others."
+            f"Mean quality of the picks over {self.items} held-out items of each task, {self.n} "
+            "answers each, in per cent; ± is half of the 95 % interval. Greedy answer: one answer "
+            "at temperature 0, nothing is picked. Consensus: the answer that shares most words "
+            "with the others."
         )
 
     def lead_lines(self) -> list[tuple[str, str]]:
@@ -70,8 +70,8 @@ class Measured:
     def useless(self) -> list[str]:
         """A sentence per task on which LookBack has no clear lead over random selection."""
         return [
-            f"No clear gain over random on {short(task)}: {_points(*gain)} points (one of its "
-            f"scenes: --task {task})."
+            f"No clear gain over random on {short(task)}: {_points(*gain)} points. To see one of "
+            f"its items:\n  lookback demo --task {task}"
             for task, gain in self.gains.items()
             if gain[1] <= 0
         ]
@@ -80,7 +80,7 @@ class Measured:
         """Which way items go that the rule takes, so that one of them is not read as the rule."""
         taken, ahead = self.apart
         return (
-            f"Of {self.items} items {taken} are such; LookBack is ahead on {ahead} of them, "
+            f"{taken} of {self.items} items are like this: LookBack is ahead on {ahead} of them, "
             f"self-certainty on {taken - ahead}."
         )
 
@@ -120,7 +120,7 @@ def read_measured(task: str, weights: str | None, file: Path = FILE) -> Measured
     data = json.loads(file.read_text(encoding="utf-8"))
     if data["weights"] != weights:
         return (
-            f"How good the picks are on the whole was measured with other weights "
+            f"The picks' quality over whole tasks was measured with other weights "
             f"({data['weights']}, these are {weights}): make reproduce"
         )
     tasks = data["tasks"]

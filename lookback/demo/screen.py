@@ -56,10 +56,10 @@ def how_chosen(tried: int | None, measured: Measured | str) -> str:
         measured: the tasks' numbers, or why there are none.
     """
     if tried is None:
-        return "By hand (--item)."
+        return "Named with --item."
     count = f"{tried} items were" if tried > 1 else "1 item was"
     others = "" if isinstance(measured, str) else f" {measured.fairness()}"
-    return f"{RULE} {count} asked.{others}"
+    return f"{RULE} {count} tried.{others}"
 
 
 def _head(asked: Asked, out: Console) -> RenderableType:
@@ -93,11 +93,15 @@ def _picks(asked: Asked, shaded: bool) -> list[RenderableType]:
         line.append(f"{verdict.mark} {verdict.words}", STYLES[verdict.kind])
         if verdict.invented:
             line.append(f" (not there: {printable(', '.join(verdict.invented))})", "not bold")
-        found += [line, Padding(_answer(candidate, shaded), (0, 0, 0, 2)), Text()]
+        found += [line, _indent(_answer(candidate, shaded)), Text()]
     once = asked.greedy_verdict
     line = Text("greedy answer, nothing picked: ", style="bold")
     line.append(f"{once.mark} {once.words}", STYLES[once.kind])
-    return [*found, line, Padding(Text(_one_line(asked.greedy)), (0, 0, 0, 2))]
+    return [*found, line, _indent(Text(_one_line(asked.greedy)))]
+
+
+def _indent(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, 2), expand=False)
 
 
 def _answer(candidate: Candidate, shaded: bool) -> Text:
@@ -151,16 +155,7 @@ def _numbers(candidate: Candidate, certainty: float) -> tuple[str, ...]:
     if not len(candidate.signals):
         return ("–",) * 4
     log_p, a = float(np.mean(candidate.log_prob)), float(np.mean(candidate.visual_lookback))
-    return (
-        _signed(candidate.score or 0.0, 3),
-        f"{certainty:.2f}",
-        _signed(log_p, 2),
-        f"{a:.2f}",
-    )
-
-
-def _signed(value: float, digits: int) -> str:
-    return f"{value:.{digits}f}".replace("-", "−")
+    return f"{candidate.score or 0.0:.3f}", f"{certainty:.2f}", f"{log_p:.2f}", f"{a:.2f}"
 
 
 def _one_line(text: str) -> str:
@@ -173,9 +168,9 @@ def _legend(asked: Asked) -> str:
     repeated = len(merge(list(asked.candidates))) < len(asked.candidates)
     return (
         f"Best first by LookBack (α = {settings['alpha']:g}, λ = {settings['lam']:g}); higher is "
-        "better. SC: self-certainty; it, log p and A are means over the tokens, A is the share of "
+        "better. Self-certainty (SC), log p and A are means over the tokens; A is the share of "
         f"attention on the picture. Quality: {asked.measure}."
-        + (" ×: how often it was drawn." if repeated else "")
+        + (" ×: how often the answer was drawn." if repeated else "")
     )
 
 

@@ -11,8 +11,10 @@ import base64
 import hashlib
 import io
 import math
+import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -43,6 +45,22 @@ def render(template: str, **values: Any) -> str:
         values: what the template names; one that is missing is an error.
     """
     return ENVIRONMENT.get_template(template).render(values)
+
+
+def check_writable(target: Path) -> None:
+    """Check that a file can be written, before the work for it begins.
+
+    Raises:
+        FileNotFoundError: its folder is not there.
+        IsADirectoryError: it is a folder.
+        PermissionError: one may not write there.
+    """
+    if target.is_dir():
+        raise IsADirectoryError(f"{str(target)!r} is a folder: name a file")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"no folder {str(target.parent)!r}: make it first")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise PermissionError(f"cannot write {str(target)!r}: name another file")
 
 
 def clean(text: object) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lookback.limits import one_line
+from lookback.pages import check_writable
 
 if TYPE_CHECKING:
     from lookback.look import Look, Relative
@@ -49,21 +50,14 @@ def check_output(path: str | os.PathLike[str]) -> Path:
 
     Raises:
         ValueError: its suffix names no kind that there is.
-        FileNotFoundError: its folder is not there.
-        IsADirectoryError: it is a folder.
-        PermissionError: one may not write there.
+        OSError: it cannot be written (`check_writable`).
     """
     target = Path(path)
     if target.suffix.lower() not in KINDS:
         raise ValueError(
             f"{one_line(str(path), 200)!r}: a look is written as .html (a page) or .png (a strip)"
         )
-    if target.is_dir():
-        raise IsADirectoryError(f"{str(target)!r} is a folder: name a file")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"no folder {str(target.parent)!r}: make it first")
-    if not os.access(target if target.exists() else target.parent, os.W_OK):
-        raise PermissionError(f"cannot write {str(target)!r}: name another file")
+    check_writable(target)
     return target
 
 

@@ -60,7 +60,7 @@ def make_asked(said=SAID, image=True, seed=0, question="What is there?"):
     picture = Image.effect_noise((80, 80), 60).convert("RGB")
     item = Item("made/test/0", question, {}, (lambda: picture) if image else None)
     _, quality, wrong = zip(*said, strict=True)
-    return Asked("made", "1 if right", item, cands, quality, "A cup.", 0.5, wrong, seed)
+    return Asked("made", "1 if right", item, cands, quality, lambda: ("A cup.", 0.5), wrong, seed)
 
 
 def _signals(rng, text):

@@ -42,7 +42,8 @@ def test_the_result_shows_the_picks_and_their_scores():
     assert "3 of 6 answers are right" in texts
     assert any("0.25 or more below it (3 asked)" in text for text in texts)
     assert (
-        "Of 250 items 88 are such; LookBack is ahead on 67 of them, self-certainty on 21." in texts
+        "88 of 250 items are like this: LookBack is ahead on 67 of them, self-certainty on 21."
+        in texts
     )
     image = next(root.iter(f"{SVG}image")).get("href")
     assert image.startswith("data:image/png;base64,")

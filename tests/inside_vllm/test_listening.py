@@ -10,7 +10,7 @@ import pytest
 from engines.reference import noise
 from inside_vllm.test_equality import CLOSE, DRAW, equal, held
 from patience import PATIENCE
-from server.clock import pass_time, run
+from server.clock import pass_time, run, turns
 from server.held_engine import happens, until
 
 from lookback.engines.listening import Listener
@@ -178,6 +178,7 @@ def test_a_listener_is_not_called_more_often_than_it_wants():
             times.append(now())
 
         telling = asyncio.ensure_future(tell_meanwhile(over.wait(), writing, tell, every=3.0))
+        await turns()
         for _ in range(10):
             writing.news.set()
             await pass_time(1)

@@ -1,12 +1,14 @@
 """What a reader does on the report's page, and what it shows then."""
 
+from patience import PATIENCE
+
 
 def settle(browser):
     """Wait until the page has loaded and drawn what it was asked for."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     busy = "return document.getElementById('browser').ariaBusy"
-    WebDriverWait(browser, 60, 0.01).until(lambda b: b.execute_script(busy) == "false")
+    WebDriverWait(browser, PATIENCE, 0.01).until(lambda b: b.execute_script(busy) == "false")
 
 
 def put(browser, **values):

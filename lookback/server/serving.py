@@ -17,6 +17,7 @@ from lookback.plain import whole_text
 from lookback.server.asking import check_conversation, check_messages, read_messages
 from lookback.server.desk import Desk, Who, seen
 from lookback.server.errors import ApiError, invalid, tell
+from lookback.server.guard import now
 from lookback.server.log import LOG
 from lookback.server.metrics import Metrics
 from lookback.server.schema import Message
@@ -239,7 +240,7 @@ class Serving:
         return self._ended(False)
 
     def _left(self, request: Request) -> float:
-        used: float = time.monotonic() - request.state.began
+        used: float = now() - request.state.began
         return max(0.0, self.settings.limits.seconds - used)
 
     def _ended(self, gone: bool) -> ApiError:

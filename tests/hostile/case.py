@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from patience import PATIENCE
+
 TOY = str(Path(__file__).parents[1] / "toy_engine.py")
 FAST = ("--plugin", TOY, "--engine", "toy")
 """An engine that needs no torch: most cases are about what comes before a model."""
@@ -15,12 +17,12 @@ class Limits:
     """What a case may take.
 
     Attributes:
-        seconds: by the clock, on a machine that may be busy.
-        cpu_seconds: of computing.
+        seconds: by the clock; they only end a hang, however slow the machine.
+        cpu_seconds: of computing, which is what is promised to be bounded.
         memory: bytes of the whole process; with all that it imported it has 0.3 GiB.
     """
 
-    seconds: int = 60
+    seconds: int = PATIENCE
     cpu_seconds: int = 20
     memory: int = 3 * 2**29
 

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
+from patience import PATIENCE
+
 TESTS = Path(__file__).parents[1]
 
 
@@ -40,7 +42,7 @@ class RemoteWorker:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(60)
+        self.process.wait(PATIENCE)
 
 
 def try_all(names, workers):

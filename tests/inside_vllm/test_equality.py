@@ -191,9 +191,11 @@ def test_blocks_that_are_taken_away_while_candidates_are_written(inside, embedde
     settings = {"seed": 5, "max_new_tokens": 120}
 
     async def ask():
-        task = asyncio.create_task(inside.asample(*asked, **settings))
+        steps = asyncio.Queue()
+        heard = {"progress": lambda *step: steps.put_nowait(step)}
+        task = asyncio.create_task(inside.asample(*asked, **settings, **heard))
         for _ in range(3):
-            await asyncio.sleep(0.2)
+            await steps.get()  # more of them were written
             await inside.client.llm.reset_prefix_cache(reset_running_requests=True)
         return await task
 

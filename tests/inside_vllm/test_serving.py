@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from documents import ROOT, blocks, read
 from engines.reference import noise
+from patience import PATIENCE
 
 import lookback
 from lookback.embedded import LVLM
@@ -37,17 +38,19 @@ def server(tmp_path_factory):
     environment = os.environ | {"VLLM_PLUGINS": "lookback"}
     process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
     try:
-        for _ in range(300):
+        end = time.monotonic() + PATIENCE
+        while True:
             assert process.poll() is None, Path(log.name).read_text()[-3000:]
             try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2)
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=PATIENCE)
                 break
             except OSError:
+                assert time.monotonic() < end, Path(log.name).read_text()[-3000:]
                 time.sleep(1)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE)
 
 
 def messages():
@@ -66,7 +69,7 @@ def post(server, **body):
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{server}/v1/chat/completions", data, headers)
     try:
-        with urllib.request.urlopen(request, timeout=120) as response:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
             return response.status, json.load(response)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)

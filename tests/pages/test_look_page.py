@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from chromium import emulate, logs, needs_chromium
 from made_looks import TOKENS, make_look, make_picture, make_tiled, scene
+from patience import PATIENCE
 from strict_html import Page
 
 from lookback.heat import COLORS, STRONGEST
@@ -45,7 +46,7 @@ def settle(browser):
     from selenium.webdriver.support.ui import WebDriverWait
 
     ready = "return document.getElementById('look').ariaBusy"
-    WebDriverWait(browser, 60, 0.01).until(lambda b: b.execute_script(ready) == "false")
+    WebDriverWait(browser, PATIENCE, 0.01).until(lambda b: b.execute_script(ready) == "false")
 
 
 def word(browser, number):

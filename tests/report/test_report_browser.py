@@ -12,6 +12,7 @@ import pytest
 from browsing import click, put, ranking, settle, text
 from chromium import emulate, logs, needs_chromium
 from made_runs import make_run, write_shard
+from patience import PATIENCE
 from PIL import Image
 
 from lookback.report import report
@@ -96,7 +97,10 @@ def here(browser):
 
 
 def address(browser):
-    """The page's hash, once it was written."""
+    """The page's hash, once it was written: 200 ms after a change.
+
+    A timer of the same page that is set later, and for longer, comes later on a slow machine, too.
+    """
     browser.execute_async_script("setTimeout(arguments[0], 300)")
     return browser.execute_script("return location.hash")
 
@@ -289,6 +293,15 @@ def test_a_link_brings_everything_back(opened, page, runs):
     assert abs(opened.execute_script(top)) < 200
 
 
+def arrive(browser, item):
+    """Wait for the item that the history leads to."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    wait = WebDriverWait(browser, PATIENCE, 0.01)
+    wait.until(lambda _: here(browser) == f"scenes-caption/test/{item}")
+    settle(browser)
+
+
 def test_back_and_forward_go_through_items(opened):
     put(opened, item=2)
     first = address(opened)
@@ -297,17 +310,15 @@ def test_back_and_forward_go_through_items(opened):
     put(opened, item=50)
     assert "alpha=1.5" in address(opened) != changed != first
     opened.back()
-    settle(opened)
-    assert (here(opened), address(opened)) == ("scenes-caption/test/2", changed)
+    arrive(opened, 2)
+    assert address(opened) == changed
     assert opened.find_element("id", "alpha-number").get_attribute("value") == "1.5"
     opened.back()
-    settle(opened)
-    assert here(opened) == "scenes-caption/test/0"
+    arrive(opened, 0)
     assert opened.find_element("id", "alpha-number").get_attribute("value") == "0.5"
-    opened.forward()
-    opened.forward()
-    settle(opened)
-    assert here(opened) == "scenes-caption/test/50"
+    for item in (2, 50):
+        opened.forward()
+        arrive(opened, item)
 
 
 @pytest.mark.parametrize(
@@ -416,7 +427,7 @@ def picture(browser):
 
     browser.execute_script(KEEP)
     click(browser, browser.find_element("id", "copy"))
-    kept = WebDriverWait(browser, 30).until(lambda b: b.execute_script("return window.kept"))
+    kept = WebDriverWait(browser, PATIENCE).until(lambda b: b.execute_script("return window.kept"))
     assert text(browser, "#copied") == "copied"
     return Image.open(io.BytesIO(base64.b64decode(kept.partition(",")[2]))).convert("RGB")
 
@@ -459,9 +470,10 @@ def test_without_a_clipboard_the_picture_is_a_file(opened, tmp_path):
     opened.execute_script("navigator.clipboard.write = () => Promise.reject(new Error('no'))")
     click(opened, opened.find_element("id", "copy"))
     saved = tmp_path / "scenes-caption-test-0.png"
-    WebDriverWait(opened, 30).until(lambda _: saved.exists() and saved.stat().st_size)
+    wait = WebDriverWait(opened, PATIENCE)
+    wait.until(lambda _: saved.exists() and saved.stat().st_size)
+    wait.until(lambda browser: saved.name in text(browser, "#copied"))
     assert Image.open(saved).size[0] == 2000
-    assert saved.name in text(opened, "#copied")
     logs(opened)  # the file is a data URI that the page made
 
 

@@ -3,6 +3,7 @@
 import json
 
 from chromium import emulate, logs
+from patience import PATIENCE
 
 ABOUT = {
     "model": "some/model",
@@ -21,11 +22,11 @@ ABOUT = {
 }
 
 
-def wait(browser, condition, seconds=60):
+def wait(browser, condition):
     """Until a condition in JavaScript holds; what it is then."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(browser, seconds, 0.02).until(
+    return WebDriverWait(browser, PATIENCE, 0.02).until(
         lambda b: b.execute_script(f"return {condition}")
     )
 

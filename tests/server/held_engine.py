@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 
+from patience import PATIENCE
 from toy_engine import ToyEngine
 
 
@@ -43,17 +44,18 @@ class HeldEngine(ToyEngine):
                 self.at_once -= 1
 
 
-def until(condition, seconds=20):
+def until(condition):
     """Wait for something that another thread does."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.005)
 
 
-async def happens(condition, seconds=20):
-    """The same for something that the event loop does."""
-    end = time.monotonic() + seconds
+async def happens(condition):
+    """The same for something that the event loop does; its own time may stand still."""
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.001)
+        time.sleep(0.001)
+        await asyncio.sleep(0)

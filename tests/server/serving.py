@@ -6,16 +6,18 @@ import json
 import socket
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 
 import httpx
+from patience import PATIENCE
 
 import lookback
 from lookback.benchmarks.scenes.render import render
 from lookback.benchmarks.scenes.scene import sample_scene
 from lookback.server.app import make_app
 from lookback.server.running import address, listen, make_server
-from lookback.server.settings import Settings
+from lookback.server.settings import Limits, Settings
 
 
 @cache
@@ -23,21 +25,28 @@ def embedded():
     return lookback.load()
 
 
+def patient(settings):
+    """The same, but deadlines that nobody set are long: a slow machine makes no request late."""
+    usual, limits = Limits(), settings.limits
+    unset = [n for n in ("seconds", "body_seconds") if getattr(limits, n) == getattr(usual, n)]
+    return replace(settings, limits=replace(limits, **dict.fromkeys(unset, PATIENCE)))
+
+
 @contextmanager
 def serving(engine, settings=None):
     """Serve an engine; gives a client for its address, and ends the server."""
-    settings = settings or Settings()
+    settings = patient(settings or Settings())
     app = make_app(engine, settings)
     bound, server = listen("127.0.0.1", 0), make_server(app, settings)
     thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
     thread.start()
-    with httpx.Client(base_url=address(bound), timeout=60) as client:
+    with httpx.Client(base_url=address(bound), timeout=PATIENCE) as client:
         client.app, client.server, client.thread = app, server, thread
         try:
             yield client
         finally:
             server.should_exit = True
-            thread.join(60)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
 
 

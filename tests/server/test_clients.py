@@ -8,6 +8,7 @@ import subprocess
 import openai
 import pytest
 from node_packages import needs_node, packages
+from patience import PATIENCE
 from server.serving import asked, embedded, plain, scene_uri
 
 DRAW = {"seed": 7, "temperature": 1.0, "top_p": 0.9, "max_tokens": 60}
@@ -90,7 +91,7 @@ def test_openai_node(address, best):
         ["node", script, packages(), address, scene_uri()],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)

@@ -4,6 +4,8 @@ import asyncio
 import threading
 
 import pytest
+from patience import PATIENCE
+from server.clock import turns
 
 from lookback.server.desk import Desk, Line
 from lookback.server.errors import ApiError
@@ -37,13 +39,13 @@ def test_a_client_that_asks_often_does_not_keep_another_waiting():
 
         first = threading.Event()
         hold = asyncio.ensure_future(
-            desk.run(("z", ""), lambda: first.wait(20), print, lambda: None)
+            desk.run(("z", ""), lambda: first.wait(PATIENCE), print, lambda: None)
         )
-        await asyncio.sleep(0.01)
+        await turns()
         many = [asyncio.ensure_future(ask(f"many {i}", "a")) for i in range(20)]
-        await asyncio.sleep(0.01)
+        await turns()
         one = asyncio.ensure_future(ask("one", "b"))
-        await asyncio.sleep(0.01)
+        await turns()
         first.set()
         await asyncio.gather(hold, one, *many)
         return done
@@ -56,17 +58,17 @@ def test_who_goes_away_leaves_the_line_and_frees_the_place():
         desk = Desk(1, 10)
         stop = threading.Event()
         hold = asyncio.ensure_future(
-            desk.run(("a", ""), lambda: stop.wait(20), stop.set, lambda: None)
+            desk.run(("a", ""), lambda: stop.wait(PATIENCE), stop.set, lambda: None)
         )
-        await asyncio.sleep(0.01)
+        await turns()
         waits = [
             asyncio.ensure_future(desk.run(("b", ""), lambda: 1, lambda: None, lambda: None))
             for _ in range(3)
         ]
-        await asyncio.sleep(0.01)
+        await turns()
         assert (desk.at_work, desk.waiting) == (1, 3)
         waits[1].cancel()
-        await asyncio.sleep(0.01)
+        await turns()
         assert desk.waiting == 2
         hold.cancel()  # it is told to give up, and its place is free once it has
         assert await asyncio.gather(*waits, return_exceptions=True) != []
@@ -81,12 +83,12 @@ def test_a_place_that_is_given_to_who_has_just_gone_is_handed_on():
         desk = Desk(1, 10)
         stop = threading.Event()
         hold = asyncio.ensure_future(
-            desk.run(("a", ""), lambda: stop.wait(20), print, lambda: None)
+            desk.run(("a", ""), lambda: stop.wait(PATIENCE), print, lambda: None)
         )
-        await asyncio.sleep(0.01)
+        await turns()
         gone = asyncio.ensure_future(desk.run(("b", ""), lambda: 1, print, lambda: None))
         other = asyncio.ensure_future(desk.run(("c", ""), lambda: 2, print, lambda: None))
-        await asyncio.sleep(0.01)
+        await turns()
         desk._free()  # b has the place, and has not noticed
         desk.at_work += 1
         gone.cancel()
@@ -119,11 +121,11 @@ def test_a_full_line_and_an_end():
         desk = Desk(1, 1)
         stop = threading.Event()
         hold = asyncio.ensure_future(
-            desk.run(("a", ""), lambda: stop.wait(20), print, lambda: None)
+            desk.run(("a", ""), lambda: stop.wait(PATIENCE), print, lambda: None)
         )
-        await asyncio.sleep(0.01)
+        await turns()
         waits = asyncio.ensure_future(desk.run(("b", ""), lambda: 1, print, lambda: None))
-        await asyncio.sleep(0.01)
+        await turns()
         with pytest.raises(ApiError) as full:
             await desk.run(("c", ""), lambda: 1, print, lambda: None)
         assert full.value.status == 429
@@ -141,12 +143,6 @@ def test_a_full_line_and_an_end():
     asyncio.run(work())
 
 
-async def turns(count=5):
-    """Let everything that is due on the event loop happen."""
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
 class HeldDesk(Desk):
     """A desk with one place, which somebody holds until `go` is set; it keeps all who came."""
 
@@ -159,7 +155,7 @@ class HeldDesk(Desk):
         for name in names:
             who = tuple(name.split()[0].split("/"))
             work = (
-                (lambda: self.go.wait(20))
+                (lambda: self.go.wait(PATIENCE))
                 if not self.asked
                 else lambda name=name: self.done.append(name)
             )
@@ -225,7 +221,9 @@ def test_who_is_refused_hears_when_those_who_wait_will_have_been_served(seconds,
         desk, stop = Desk(2, 4), threading.Event()
         desk.seconds = seconds
         tasks = [
-            asyncio.ensure_future(desk.run(("a", ""), lambda: stop.wait(20), print, lambda: None))
+            asyncio.ensure_future(
+                desk.run(("a", ""), lambda: stop.wait(PATIENCE), print, lambda: None)
+            )
             for _ in range(6)
         ]
         await turns()

@@ -4,6 +4,7 @@ import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
+from patience import PATIENCE
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -42,11 +43,11 @@ def address():
 @schema.parametrize()
 @settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
 def test_answers_are_as_the_document_says(case, address):
-    case.call_and_validate(base_url=address, checks=CHECKS)
+    case.call_and_validate(base_url=address, checks=CHECKS, timeout=PATIENCE)
 
 
 def test_the_page_of_the_api_fetches_nothing(address):
-    page = httpx.get(f"{address}/docs").text
+    page = httpx.get(f"{address}/docs", timeout=PATIENCE).text
     Page(page)
     for path in schema.raw_schema["paths"]:
         assert f"{path}</code>" in page

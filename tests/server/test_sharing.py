@@ -4,13 +4,14 @@ import asyncio
 import json
 import socket
 import threading
-import time
 from contextlib import ExitStack
 from types import SimpleNamespace
 
 import httpx
 import pytest
+from patience import PATIENCE
 from PIL import Image
+from server.clock import pass_time, run
 from server.held_engine import HeldEngine, happens, until
 from server.serving import asked, chat, connected, data_uri, scene_uri, serving
 
@@ -39,7 +40,7 @@ def in_threads(client, names, **more):
     found = {}
 
     def ask(name):
-        with httpx.Client(base_url=client.base_url, timeout=60) as own:
+        with httpx.Client(base_url=client.base_url, timeout=PATIENCE) as own:
             found[name] = chat(own, **asked(name, **more))
 
     threads = [threading.Thread(target=ask, args=(name,)) for name in names]
@@ -108,36 +109,68 @@ def test_who_waits_and_goes_away_leaves_the_line(engine):
 
 
 def test_a_deadline_ends_the_work(engine):
-    with serve(engine, seconds=1) as client:
-        answer = chat(client, **asked("late"))
-        assert answer.status_code == 504
-        assert answer.json()["error"]["code"] == "deadline"
-        until(lambda: engine.given_up == ["late"])
-        answer = chat(client, **asked("late stream", stream=True))
-        assert answer.status_code == 200  # its head was out
-        last = [line for line in answer.text.splitlines() if line.startswith("data: ")][-1]
-        assert json.loads(last[6:])["error"]["code"] == "deadline"
-        assert "[DONE]" not in answer.text
-        until(lambda: len(engine.given_up) == 2)
+    async def work():
+        crowd = Crowd(engine, seconds=100)
+        for name, stream in (("late", False), ("late stream", True)):
+            await crowd.ask(name, lambda name=name: name in engine.begun, stream=stream)
+            await pass_time(99)
+            assert not crowd.asked[name].done()
+            await pass_time(1)
+            await happens(lambda name=name: name in engine.given_up)
         engine.go.set()
-        assert chat(client, **asked("in time")).status_code == 200
+        await crowd.ask("in time", lambda: "in time" in engine.ended)
+        # The head of the stream was out.
+        assert await crowd.statuses() == {"late": 504, "late stream": 200, "in time": 200}
+        assert crowd.asked["late"].result().json()["error"]["code"] == "deadline"
+        text = crowd.asked["late stream"].result().text
+        last = [line for line in text.splitlines() if line.startswith("data: ")][-1]
+        assert json.loads(last[6:])["error"]["code"] == "deadline"
+        assert "[DONE]" not in text
+
+    run(work())
 
 
 def test_a_request_that_comes_too_slowly(engine):
-    with serve(engine, body_seconds=0.3) as client:
-        with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
-            connection.sendall(
-                b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
-                b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
-            )
-            answer = connection.recv(65536)
-        assert b" 408 " in answer.split(b"\r\n")[0]
+    async def work():
+        sent = [{"type": "http.request", "body": b"{", "more_body": True}]
+        slow = asyncio.ensure_future(answered(engine, sent, Limits(body_seconds=30)))
+        await happens(lambda: not sent)
+        await pass_time(29)
+        assert not slow.done()
+        await pass_time(1)
+        await happens(slow.done)
+        head, *_ = slow.result()
+        assert head["status"] == 408
+
+    run(work())
+
+
+async def answered(engine, sent, limits, after=None):
+    """What is answered to the parts of a body; then comes something else, or nothing more."""
+    app, found = make_app(engine, Settings(limits=limits)), []
+
+    async def receive():
+        if not sent and after is None:
+            await asyncio.Event().wait()
+        return sent.pop(0) if sent else after
+
+    async def send(message):
+        found.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions"}
+    scope |= {"headers": [(b"host", b"localhost"), (b"content-type", b"application/json")]}
+    scope |= {"query_string": b"", "client": ("10.0.0.1", 1)}
+    await app(scope, receive, send)
+    await happens(lambda: app.state.desk.at_work == 0)
+    return found
 
 
 def test_a_full_queue_refuses_before_the_body_is_sent(engine):
     with serve(engine, in_flight=1, queue=0) as client, connected(client, asked("a")):
         until(lambda: engine.begun == ["a"])
-        with socket.create_connection((client.base_url.host, client.base_url.port), 20) as other:
+        with socket.create_connection(
+            (client.base_url.host, client.base_url.port), PATIENCE
+        ) as other:
             other.sendall(
                 b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
                 b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
@@ -180,7 +213,7 @@ def test_the_bytes_of_all_requests_have_a_limit_and_a_client_has_half(engine):
 
 
 def test_an_end_finishes_what_is_at_work_and_sends_the_others_away(engine):
-    with serve(engine) as client:
+    with serve(engine, grace=PATIENCE) as client:
         found, threads = in_threads(client, "abcd")
         for thread in threads:
             thread.start()
@@ -198,12 +231,12 @@ def test_an_end_finishes_what_is_at_work_and_sends_the_others_away(engine):
 
 
 def test_an_end_gives_up_what_takes_too_long(engine):
-    with serve(engine, grace=1) as client:
+    with serve(engine, grace=1) as client:  # a slow machine takes more, and gives up all the same
         found, threads = in_threads(client, "a")
         threads[0].start()
         until(lambda: engine.begun == ["a"])
         client.server.should_exit = True
-        client.thread.join(30)
+        client.thread.join(PATIENCE)
         assert not client.thread.is_alive()
         until(lambda: engine.given_up == ["a"])
         threads[0].join()
@@ -288,7 +321,7 @@ class SlowImages:
     def read(self, address, policy):
         if address == scene_uri(1):
             self.begun.append(address)
-            assert self.go.wait(60)
+            assert self.go.wait(PATIENCE)
         return self._read(address, policy)
 
 
@@ -310,12 +343,16 @@ def test_the_slow_images_of_one_client_leave_room_for_others(engine, monkeypatch
 
 def test_a_deadline_ends_the_reading_of_images(engine, monkeypatch):
     images = SlowImages(monkeypatch)
-    with serve(engine, seconds=0.2) as client:
-        answer = chat(client, **asked("slow", scene_uri(1)))
-        assert answer.status_code == 504
-        assert images.begun == [scene_uri(1)]
+
+    async def work():
+        crowd = Crowd(engine, seconds=100)
+        await crowd.ask("slow", lambda: images.begun == [scene_uri(1)], image=scene_uri(1))
+        await pass_time(100)
+        assert await crowd.statuses() == {"slow": 504}
         images.go.set()
-        assert engine.begun == []
+
+    run(work())
+    assert engine.begun == []
 
 
 def test_nothing_more_is_read_once_nobody_waits():
@@ -340,11 +377,12 @@ class Crowd:
         self.app, self.asked = make_app(engine, settings), {}
         self.desk = self.app.state.desk
 
-    async def ask(self, name, until, address="10.0.0.1", **more):
+    async def ask(self, name, until, address="10.0.0.1", image=None, **more):
         """Ask, and go on once something is so."""
+        images = [image] if image else []
         transport = httpx.ASGITransport(self.app, client=(address, 1))
-        http = httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60)
-        self.asked[name] = asyncio.ensure_future(chat(http, **asked(name, **more)))
+        http = httpx.AsyncClient(transport=transport, base_url="http://localhost")
+        self.asked[name] = asyncio.ensure_future(chat(http, **asked(name, *images, **more)))
         await happens(until)
 
     def refused(self):
@@ -406,13 +444,14 @@ def test_a_stream_that_waits_has_no_status_yet(engine):
 
 def test_a_stream_that_waits_too_long_has_a_status(engine):
     async def work():
-        crowd = Crowd(engine, seconds=0.2)
+        crowd = Crowd(engine, seconds=100)
         crowd.desk.places = 0  # nobody ever gets a place
-        await crowd.ask("late", lambda: crowd.asked["late"].done(), stream=True)
+        await crowd.ask("late", lambda: crowd.desk.waiting == 1, stream=True)
+        await pass_time(100)
         assert await crowd.statuses() == {"late": 504}
         assert crowd.desk.waiting == 0
 
-    asyncio.run(work())
+    run(work())
 
 
 def test_a_watched_stream_hears_that_it_waits_and_that_it_lost_its_place(engine):
@@ -438,22 +477,8 @@ def test_a_stream_whose_client_left_before_its_first_event_is_given_up(engine):
     """Neither its place nor its work outlives it."""
     body = json.dumps(asked("gone", stream=True, lookback={"watch": True, "best_of": 2})).encode()
     sent = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive():
-        return sent.pop() if sent else {"type": "http.disconnect"}
-
-    async def send(message):
-        pass
-
-    async def work():
-        app = make_app(engine, Settings(limits=Limits(in_flight=1)))
-        scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions"}
-        scope |= {"headers": [(b"host", b"localhost"), (b"content-type", b"application/json")]}
-        scope |= {"query_string": b"", "client": ("10.0.0.1", 1)}
-        await app(scope, receive, send)
-        await happens(lambda: app.state.desk.at_work == 0)
-
-    asyncio.run(work())
+    gone = {"type": "http.disconnect"}
+    asyncio.run(answered(engine, sent, Limits(in_flight=1), after=gone))
     assert engine.ended == []
 
 
@@ -468,11 +493,11 @@ def test_the_time_that_a_request_has_used_counts(engine):
         await asyncio.Event().wait()
 
     async def work(used):
-        state = SimpleNamespace(client="10.0.0.1", began=time.monotonic() - used)
+        state = SimpleNamespace(client="10.0.0.1", began=-used)  # it is 0 now
         request = SimpleNamespace(state=state, receive=receive)
         return await server.answer(request, None, server.work(), lambda: "answered")
 
-    assert asyncio.run(work(99)) == "answered"
+    assert run(work(99)) == "answered"
     with pytest.raises(ApiError) as late:
-        asyncio.run(work(101))
+        run(work(101))
     assert late.value.status == 504

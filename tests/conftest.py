@@ -1,5 +1,6 @@
 """Settings for all tests: one thread per process, no hub, no random surprises."""
 
+import math
 import os
 import signal
 import threading
@@ -12,9 +13,15 @@ if threading.current_thread() is threading.main_thread():
 
 import pytest
 from chromium import start
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("lookback", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile(
+    "lookback",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],  # it fails on a busy machine
+    derandomize=True,
+    max_examples=60,
+)
 settings.load_profile("lookback")
 pytest_plugins = ["tiers"]
 
@@ -23,6 +30,10 @@ pytest_plugins = ["tiers"]
 def command(monkeypatch, capsys):
     """`lookback ...` in this process: a function from arguments to (status, stdout, stderr)."""
     from lookback import cli
+    from lookback.cli import terminal
+
+    # However slow the machine, stderr has no line that says how far a command has come.
+    monkeypatch.setattr(terminal, "LINE_SECONDS", math.inf)
 
     def run(*arguments):
         monkeypatch.setattr("sys.argv", ["lookback", *map(str, arguments)])

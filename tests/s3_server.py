@@ -1,14 +1,19 @@
 """An S3 server on this machine (moto's), for tests of runs and data at s3://."""
 
 import contextlib
+import json
 import os
 import uuid
+
+from timeouts import LONG
 
 SECRETS = {
     "AWS_ACCESS_KEY_ID": "tests",
     "AWS_SECRET_ACCESS_KEY": "tests",
     "AWS_DEFAULT_REGION": "us-east-1",
 }
+PATIENT = {"config_kwargs": {"connect_timeout": LONG, "read_timeout": LONG}}
+"""Settings of s3fs, which else gives up after 5 and 15 seconds."""
 
 
 @contextlib.contextmanager
@@ -16,6 +21,7 @@ def serve():
     """The environment of processes that are to find it; this one's is set too, until the end."""
     import logging
 
+    import fsspec.config
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -23,11 +29,15 @@ def serve():
     server.start()
     host, port = server.get_host_and_port()
     settings = SECRETS | {"AWS_ENDPOINT_URL": f"http://{host}:{port}"}
+    settings["FSSPEC_S3"] = json.dumps(PATIENT)  # read by fsspec when it is imported
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
+    known = fsspec.config.conf.get("s3", {})
+    fsspec.config.conf["s3"] = known | PATIENT
     try:
         yield settings
     finally:
+        fsspec.config.conf["s3"] = known
         for name, value in before.items():
             if value is None:
                 del os.environ[name]

@@ -5,12 +5,15 @@ import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from engines.reference import noise
+from timeouts import LONG
 from zoo import build
 
 import lookback
+from lookback.cli import terminal
 from lookback.cli.app import plugins_first
 from lookback.cli.terminal import printable
 from lookback.engines import ENGINES
@@ -195,7 +198,7 @@ def test_a_shell_can_complete_commands():
     env |= {"COMP_WORDS": "lookback eng", "COMP_CWORD": "1"}
     code = "from lookback.cli import app; app(prog_name='lookback')"
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LONG)
     assert done.stdout.split() == ["engines"], done.stderr
 
 
@@ -246,4 +249,14 @@ def test_help_and_import_load_neither_torch_nor_transformers():
             "heavy = {'torch', 'transformers', 'pandas', 'pyarrow', 'jinja2'} & set(sys.modules)\n"
         )
         code += "assert not heavy, heavy"
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=120)
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=LONG)
+
+
+def test_without_a_terminal_progress_is_a_line_now_and_then(monkeypatch, capsys):
+    now = 1000.0
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: now))
+    update = terminal.progress_lines("studies", "studies")
+    for done, seconds in enumerate((0, 5, 6, 8, 1)):
+        now += seconds
+        update(done, 8)
+    assert capsys.readouterr() == ("", "studies: 2/8, 0.18 studies/s, 33 s left\n")

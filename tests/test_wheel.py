@@ -14,6 +14,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from timeouts import LONG
 
 import lookback
 from lookback.benchmarks.base import get_benchmark
@@ -71,7 +72,7 @@ def server(environment, wheel, tmp_path_factory):
     )
     yield process.stdout.readline().strip()
     process.terminate()
-    process.wait(60)
+    process.wait(LONG)
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 LONGEST = 2000
 """Characters of a line: messages name values, and a value can be of any length."""
-
-
+LINE_SECONDS = 10.0
+"""Seconds between two lines of progress, where there is no terminal for a bar."""
 _HARMLESS = "\n\u200c\u200d"
 """A new line, and what joins emoji, or keeps letters apart: no printable characters to Python."""
 
@@ -100,7 +100,7 @@ class _Rate:
         return (done - before) / (now - began) if now > began else 0.0
 
 
-def progress_lines(title: str, unit: str, every: float = 10.0) -> Progress:
+def progress_lines(title: str, unit: str) -> Progress:
     """A line on stderr now and then, for files and pipes."""
     rate = _Rate()
     said = time.monotonic()
@@ -108,7 +108,7 @@ def progress_lines(title: str, unit: str, every: float = 10.0) -> Progress:
     def update(done: int, total: int) -> None:
         nonlocal said
         speed = rate(done)
-        if time.monotonic() - said < every or not speed:
+        if time.monotonic() - said < LINE_SECONDS or not speed:
             return
         said = time.monotonic()
         left = duration((total - done) / speed)

@@ -63,14 +63,16 @@ class Processes(Team):
     def receive(self) -> Message:
         """From any of them; a process that is gone is found when none says anything."""
         while True:
+            # Before the queue is read: what a process said before its end is then in it.
+            gone = [worker for worker, one in self._processes.items() if one.exitcode is not None]
             try:
-                message: Message = self._told.get(timeout=1)
+                message: Message = self._told.get(block=not gone, timeout=1)
                 return message
             except queue.Empty:
-                for worker, process in self._processes.items():
-                    if process.exitcode is not None:
-                        reason = f"exit status {process.exitcode}; is the memory full?"
-                        return Message(worker, "died", reason)
+                for worker in gone:
+                    status = self._processes[worker].exitcode
+                    reason = f"exit status {status}; is the memory full?"
+                    return Message(worker, "died", reason)
 
     def close(self) -> None:
         """End them."""

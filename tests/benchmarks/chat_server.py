@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -37,30 +36,23 @@ def status(code, message="busy", **headers):
     return lambda handler: handler.reply(code, {"error": {"message": message}}, headers)
 
 
-def after(seconds, text):
-    """A completion that takes its time."""
+def begin(text, part, then):
+    """A completion that stops in its head or its body, or is not begun, until the client goes.
 
-    def answer(handler):
-        time.sleep(seconds)
-        handler.reply(200, completion(text))
-
-    return answer
-
-
-def drip(text, head=False):
-    """A completion that comes a byte at a time, or its head does, until the client has enough."""
+    `then` is called when as much is sent.
+    """
 
     def answer(handler):
         body = json.dumps(completion(text)).encode()
         start = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
         whole = start % len(body) + body
+        head = len(whole) - len(body)
         handler.close_connection = True
-        quick = 0 if head else len(whole) - len(body)
-        handler.wfile.write(whole[:quick])
-        for byte in whole[quick:]:
-            time.sleep(0.05)
-            handler.wfile.write(bytes([byte]))
-            handler.wfile.flush()
+        sent = {"nothing": 0, "head": head // 2, "body": head + len(body) // 2}[part]
+        handler.wfile.write(whole[:sent])
+        handler.wfile.flush()
+        then()
+        handler.rfile.read(1)  # ends when the client goes
 
     return answer
 
@@ -109,15 +101,16 @@ def serve(behave):
                 endpoint.most_at_once = max(endpoint.most_at_once, endpoint.under_way)
             try:
                 answer = endpoint.behave(number, request["messages"][0]["content"])
+            finally:
+                with endpoint.lock:  # before the reply: after it the client may ask the next
+                    endpoint.under_way -= 1
+            try:
                 if isinstance(answer, str):
                     self.reply(200, completion(answer))
                 else:
                     answer(self)
             except (BrokenPipeError, ConnectionResetError):  # the client did not wait
                 self.close_connection = True
-            finally:
-                with endpoint.lock:
-                    endpoint.under_way -= 1
 
         def log_message(self, *_):
             pass

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from timeouts import LONG
 
 import lookback
 from lookback.benchmarks.base import get_benchmark
@@ -32,7 +33,7 @@ def scene(tmp_path_factory):
 
 def run(code, *arguments):
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=LONG
     )
     assert done.returncode == 0, done.stderr
     return done

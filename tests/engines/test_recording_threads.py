@@ -2,7 +2,6 @@
 
 import copy
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from engines.reference import QUESTION, eager_signals, inputs_of, noise
+from timeouts import LONG, wait_until
 from transformers import DynamicCache, TextIteratorStreamer
 from zoo import OLDEST, build
 
@@ -49,7 +49,7 @@ def state(model):
 def in_thread(function, *args, **kwargs):
     """What a function returns, or raises, in a thread of its own."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(function, *args, **kwargs).result(timeout=60)
+        return pool.submit(function, *args, **kwargs).result(timeout=LONG)
 
 
 class Gate:
@@ -62,7 +62,7 @@ class Gate:
         self.left -= 1
         if self.left == 0:
             self.reached.set()
-            assert self.open.wait(60)
+            assert self.open.wait(LONG)
 
     def end(self):
         pass
@@ -71,7 +71,7 @@ class Gate:
 def test_a_streamer_in_a_thread(lb):
     """The usual way to stream: the return value of generate is lost with its thread."""
     before = state(lb.model)
-    streamer = TextIteratorStreamer(lb.processor.tokenizer, skip_prompt=True, timeout=60)
+    streamer = TextIteratorStreamer(lb.processor.tokenizer, skip_prompt=True, timeout=LONG)
     with lookback.record(lb) as rec:
         given = inputs_of(lb, noise()) | GREEDY | {"streamer": streamer}
         thread = threading.Thread(target=lb.model.generate, kwargs=given)
@@ -103,10 +103,10 @@ def test_two_calls_at_once_in_one_block(lb):
     gate = Gate()
     with lookback.record(lb) as rec, ThreadPoolExecutor(1) as pool:
         slow = pool.submit(lb.model.generate, **inputs_of(lb, noise(1)), **GREEDY, streamer=gate)
-        assert gate.reached.wait(60)
+        assert gate.reached.wait(LONG)
         quick = lb.model.generate(**inputs_of(lb, noise(2)), **GREEDY)
         gate.open.set()
-        slow = slow.result(60)
+        slow = slow.result(LONG)
     check(lb, rec.candidates(slow), noise(1))
     check(lb, rec.candidates(quick), noise(2))
 
@@ -117,12 +117,12 @@ def test_a_block_left_while_a_call_is_at_work(lb):
     with ThreadPoolExecutor(1) as pool:
         with lookback.record(lb) as rec:
             slow = pool.submit(lb.model.generate, **inputs_of(lb, noise()), **GREEDY, streamer=gate)
-            assert gate.reached.wait(60)
+            assert gate.reached.wait(LONG)
         assert "generate" not in vars(lb.model)
         with lookback.record(lb) as other:
             quick = lb.model.generate(**inputs_of(lb, noise(2)), **GREEDY)
         gate.open.set()
-        slow = slow.result(60)
+        slow = slow.result(LONG)
     assert state(lb.model) == before
     check(lb, rec.candidates(slow), noise())
     check(lb, other.candidates(quick), noise(2))
@@ -137,7 +137,7 @@ def test_two_threads_with_blocks_on_two_models(names):
     ready = threading.Barrier(2)
 
     def work(one, image):
-        ready.wait(60)
+        ready.wait(LONG)
         found = []
         for _ in range(4):
             with lookback.record(one) as rec:
@@ -282,13 +282,13 @@ class Relay:
         self.turn[me].clear()
         self.turn[1 - me].set()
         if not self.done:
-            assert self.turn[me].wait(60)
+            assert self.turn[me].wait(LONG)
 
     def run(self, works):
         """What two functions return that are given a function to call after each step."""
 
         def work(me):
-            assert self.turn[me].wait(60)
+            assert self.turn[me].wait(LONG)
             try:
                 return works[me](lambda *_, **__: self.hand_on(me) or False)
             finally:
@@ -297,7 +297,7 @@ class Relay:
 
         with ThreadPoolExecutor(2) as pool:
             jobs = [pool.submit(work, me) for me in (0, 1)]
-            return [job.result(60) for job in jobs]
+            return [job.result(LONG) for job in jobs]
 
 
 def own_loop(lb, image):
@@ -437,10 +437,9 @@ def test_a_pass_that_waits_while_the_block_ends_goes_on(lb):
     block.enter_context(lookback.record(model))
     with ThreadPoolExecutor(1) as pool, turns:
         job = pool.submit(torch.no_grad()(model), **inputs)
-        while not turns._waiting:
-            time.sleep(0.001)
+        wait_until(lambda: turns._waiting)
         block.close()
-    job.result(60)
+    job.result(LONG)
     assert is_free(model)
 
 
@@ -458,10 +457,9 @@ def test_inner_models_take_turns_too(lb):
             target=lambda: done.append(decoder(input_ids=torch.ones(1, 2).long()))
         )
         thread.start()
-        while not turns_of(lb.model)._waiting:
-            time.sleep(0.001)
+        wait_until(lambda: turns_of(lb.model)._waiting)
         assert not done
-    thread.join(60)
+    thread.join(LONG)
     assert done
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from engines.reference import QUESTION, eager_signals, inputs_of, noise, prefill
+from timeouts import LONG, wait_until
 from transformers import DynamicCache
 from zoo import build
 from zoo.configs_odd import build_odd
@@ -245,6 +246,7 @@ def test_what_another_prompt_left_is_not_seen_by_a_new_one():
 def test_a_model_is_borrowed_by_one_thread_at_a_time():
     """Of several models each has its own lock; one thread may borrow again."""
     from lookback.engines.transformers.state import borrowed
+    from lookback.engines.transformers.turns import turns_of
 
     one, other = torch.nn.Module(), torch.nn.Module()
     entered = {"same": threading.Event(), "other": threading.Event()}
@@ -258,10 +260,11 @@ def test_a_model_is_borrowed_by_one_thread_at_a_time():
                    ((one, "same"), (other, "other"))]  # fmt: skip
         for thread in threads:
             thread.start()
-        threads[1].join(60)
+        threads[1].join(LONG)
+        wait_until(lambda: turns_of(one)._waiting)
         assert entered["other"].is_set()
         assert not entered["same"].is_set()
-    threads[0].join(60)
+    threads[0].join(LONG)
     assert entered["same"].is_set()
 
 

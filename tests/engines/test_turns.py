@@ -3,13 +3,13 @@
 import os
 import signal
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakKeyDictionary
 
 import pytest
 import torch
 from engines.reference import QUESTION, inputs_of, noise
+from timeouts import LONG, wait_until
 from transformers import DynamicCache
 from zoo import build
 
@@ -18,15 +18,6 @@ from lookback.engines.transformers import turns as turns_file
 from lookback.engines.transformers.state import Loan, snapshot
 from lookback.engines.transformers.turns import Turns, turns_of
 from lookback.signals import SIGNALS
-
-WAIT = 60
-
-
-def wait_until(true):
-    end = time.monotonic() + WAIT
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def engine(name):
@@ -51,8 +42,22 @@ def take(turns, log):
 class Clock:
     now = 100.0
 
-    def __call__(self):
+    def monotonic(self):
         return self.now
+
+
+class WatchedLock:
+    """A lock that tells whether it is waited for: from then on Ctrl-C comes where it is heard."""
+
+    def __init__(self):
+        self.lock, self.awaited = turns_file._closed(), False
+
+    def acquire(self):
+        self.awaited = True
+        return self.lock.acquire()
+
+    def release(self):
+        self.lock.release()
 
 
 class Crowd:
@@ -70,7 +75,7 @@ class Crowd:
 
     def join(self):
         for thread in self.threads:
-            thread.join(WAIT)
+            thread.join(LONG)
             assert not thread.is_alive()
 
 
@@ -114,36 +119,40 @@ class TestTurns:
             assert turns.acquire()
             turns.release()
             turns.offer()  # to nobody
-            assert not pool.submit(turns.acquire, blocking=False).result(WAIT)
+            assert not pool.submit(turns.acquire, blocking=False).result(LONG)
             with pytest.raises(RuntimeError, match="does not have it"):
-                pool.submit(turns.release).result(WAIT)
-            pool.submit(turns.offer).result(WAIT)  # has nothing to offer
+                pool.submit(turns.release).result(LONG)
+            pool.submit(turns.offer).result(LONG)  # has nothing to offer
         with pytest.raises(RuntimeError, match="does not have it"):
             turns.release()
 
     @pytest.mark.parametrize("how", ["acquire", "offer"])
-    def test_ctrl_c_while_it_waits_leaves_the_others_right(self, how):
-        turns = Turns()
+    def test_ctrl_c_while_it_waits_leaves_the_others_right(self, how, monkeypatch):
+        turns, ticket = Turns(), turns_file._Ticket
+        monkeypatch.setattr(turns_file, "_Ticket", lambda *who: ticket(*who, WatchedLock()))
         inside, leave, done = threading.Event(), threading.Event(), []
 
         def hold():
             with turns:
                 inside.set()
-                assert leave.wait(WAIT)
+                assert leave.wait(LONG)
+
+        def awaited():
+            return [one.thread for one in list(turns._waiting) if one.granted.awaited]
 
         def interrupt():
-            ready = 1 if how == "acquire" else 0
-            wait_until(lambda: inside.is_set() and len(turns._waiting) > ready - 1)
+            wait_until(lambda: inside.is_set() and main in awaited())
             last = threading.Thread(target=take, args=(turns, done))
-            waiting = len(turns._waiting)
             last.start()
-            wait_until(lambda: len(turns._waiting) > waiting)
+            wait_until(lambda: len(awaited()) == 2)
             os.kill(os.getpid(), signal.SIGINT)
+
+        main = threading.get_ident()
 
         holder, killer = threading.Thread(target=hold), threading.Thread(target=interrupt)
         if how == "acquire":
             holder.start()
-            assert inside.wait(WAIT)
+            assert inside.wait(LONG)
             killer.start()
             with pytest.raises(KeyboardInterrupt):
                 turns.acquire()
@@ -158,7 +167,7 @@ class TestTurns:
             turns.release()
         leave.set()
         for thread in (holder, killer):
-            thread.join(WAIT)
+            thread.join(LONG)
         wait_until(lambda: len(done) == 1)
         assert not turns._lost
         assert turns.acquire(blocking=False)  # nobody has it, nobody waits
@@ -166,13 +175,12 @@ class TestTurns:
 
     def test_a_turn_lasts_for_a_while(self, monkeypatch):
         clock = Clock()
-        monkeypatch.setattr(turns_file.time, "monotonic", clock)
+        monkeypatch.setattr(turns_file, "time", clock)
         turns, log = Turns(least=2.0), []
         with turns:
             thread = threading.Thread(target=take, args=(turns, log))
             thread.start()
-            while not turns._waiting:
-                time.sleep(0.001)
+            wait_until(lambda: turns._waiting)
             assert not turns.wanted
             clock.now += 1.9
             assert not turns.wanted
@@ -181,7 +189,7 @@ class TestTurns:
             turns.offer()
             assert log
             assert turns._since == clock.now
-        thread.join(WAIT)
+        thread.join(LONG)
         assert turns_file.Turns(0.5).least == 0.5
 
     def test_each_model_has_its_own(self):
@@ -233,7 +241,7 @@ class TestLoan:
             wait_until(lambda: turns._waiting)
             inner.offer()
             assert not seen
-        thread.join(WAIT)
+        thread.join(LONG)
         assert seen == [True]
 
 
@@ -288,7 +296,7 @@ def test_each_gets_what_it_gets_alone(name, small_pieces):
         wait_until(lambda: len(lb._lock._waiting) == len(work))
         lb._lock.offer()
         lb._lock.offer()
-    found = {task: numbers(one.result(WAIT)) for task, one in found.items()}
+    found = {task: numbers(one.result(LONG)) for task, one in found.items()}
     assert found == alone  # to the last bit
     assert torch.equal(rng, torch.random.get_rng_state())
     assert_same_state(snapshot(lb.model), left)
@@ -329,7 +337,7 @@ def test_three_at_work_take_steps_in_turn():
         found = [pool.submit(draw, i) for i in range(3)]
         wait_until(lambda: len(lock._waiting) == 3)
     for one in found:
-        one.result(WAIT)
+        one.result(LONG)
     at = {i: [k for k, (who, _) in enumerate(log) if who == i] for i in range(3)}
     steps = min(map(len, at.values()))
     assert steps > 3
@@ -358,7 +366,7 @@ def test_a_short_question_does_not_wait_for_a_long_one():
     thread = threading.Thread(target=lambda: lb.score(noise(), "?", ["red"]))
     lb.end_tokens, lb._lock._hand_on = [], hand_on
     lb.sample(noise(), QUESTION, 3, max_new_tokens=20, seed=1, progress=tell)
-    thread.join(WAIT)
+    thread.join(LONG)
     last = max(k for k, entry in enumerate(log) if entry == "short")
     assert len([entry for entry in log[:last] if entry != "short"]) <= 3
     assert log[-1] == 20
@@ -381,9 +389,9 @@ def test_what_goes_wrong_in_one_leaves_the_others_right():
         failed = [pool.submit(one) for one in bad]
         found = {task: pool.submit(run) for task, run in work.items()}
         wait_until(lambda: len(lb._lock._waiting) > len(work))
-    assert {task: numbers(one.result(WAIT)) for task, one in found.items()} == alone
-    assert isinstance(failed[0].exception(WAIT), OSError)
-    assert isinstance(failed[1].exception(WAIT), ValueError)
+    assert {task: numbers(one.result(LONG)) for task, one in found.items()} == alone
+    assert isinstance(failed[0].exception(LONG), OSError)
+    assert isinstance(failed[1].exception(LONG), ValueError)
     assert lb._lock.acquire(blocking=False)
     lb._lock.release()
 
@@ -409,7 +417,7 @@ def test_who_has_the_turn_may_ask_again_while_others_wait():
     with ThreadPoolExecutor(3) as pool, lb._lock:
         found = [pool.submit(ask) for _ in range(3)]
         wait_until(lambda: len(lb._lock._waiting) == 3)
-    assert [numbers(one.result(WAIT)) for one in found] == [alone] * 3
+    assert [numbers(one.result(LONG)) for one in found] == [alone] * 3
     assert len(inner) >= 6
     assert inner == expected * (len(inner) // 2)
 
@@ -431,7 +439,7 @@ def test_ctrl_c_in_a_draw_leaves_the_others_right():
     thread = threading.Thread(target=other)
     with pytest.raises(KeyboardInterrupt):
         lb.sample(noise(1), QUESTION, 3, max_new_tokens=8, seed=1, progress=interrupt)
-    thread.join(WAIT)
+    thread.join(LONG)
     assert found == [alone]
     assert numbers(lb.sample(noise(2), QUESTION, 3, max_new_tokens=8, seed=2)) == alone
 
@@ -457,7 +465,7 @@ class Beside:
 
     def take(self):
         if self.job is not None:
-            self.results.append(self.job.result(WAIT))
+            self.results.append(self.job.result(LONG))
             self.job = None
 
     def __call__(self, module, args):

@@ -12,8 +12,9 @@ import threading
 from lookback.storage import RemotePath
 
 number, moment, who = os.environ["LOOKBACK_TEST_KILL"].split()
-chosen = (who == "self") != ("LOOKBACK_TEST_WORKER" in os.environ)
-os.environ["LOOKBACK_TEST_WORKER"] = ""  # seen by processes that this one starts
+parent = os.environ.get("LOOKBACK_TEST_PARENT")
+chosen = (who == "self") != (parent is not None)
+os.environ["LOOKBACK_TEST_PARENT"] = str(os.getpid())  # seen by processes that this one starts
 real, count = os.replace, 0
 
 
@@ -29,7 +30,10 @@ def replace(*paths):
 
 def kill():
     """End whom it is about; a worker whose write is held back must not go on to the next one."""
-    os.kill(os.getppid() if who == "parent" else os.getpid(), signal.SIGKILL)
+    if who != "parent":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif os.getppid() == int(parent):  # else the other worker was faster
+        os.kill(os.getppid(), signal.SIGKILL)
     if moment == "before":
         threading.Event().wait()  # it ends with its parent
 

@@ -3,6 +3,7 @@
 import os
 import queue
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -237,3 +238,21 @@ def test_workers_share_the_cores(monkeypatch, tmp_path, before, count, threads):
     # As many as have work; the cores are shared as if all had.
     assert context.threads == [threads] * max(2, count - 1)
     assert os.environ.get("OMP_NUM_THREADS") == before
+
+
+def test_what_a_process_said_before_its_end_is_heard(tmp_path):
+    """It says why it fails, and ends, after the queue was found empty."""
+    team = workers.Processes(plan(), tmp_path, 1)
+    process = team._processes[0] = SimpleNamespace(exitcode=None)
+    told = team._told = queue.Queue()
+    real = told.get
+
+    def get(**settings):
+        told.get = real
+        told.put(Message(0, "error", "why"))
+        process.exitcode = 1
+        raise queue.Empty
+
+    told.get = get
+    assert team.receive() == Message(0, "error", "why")
+    assert team.receive().kind == "died"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from test_producing import results
+from timeouts import LONG
 
 from lookback.runs import Run
 from lookback.runs.layout import lock
@@ -26,8 +27,6 @@ EMBEDDED = ("--benchmark", "scenes-vqa", "--limit", "15", "-n", "3", "--max-new-
             "--scorers", "vauq", "--look", "12")  # fmt: skip
 TOY = ("--plugin", str(TESTS / "toy_engine.py"), "--engine", "toy", "--benchmark", "scenes-vqa",
        "--limit", "45", "-n", "2", "--scorers", "usc@2", "--look", "30")  # fmt: skip
-LONG = 300
-"""Seconds after which a process hangs: far more than it ever takes."""
 
 
 def begin(folder, *arguments, kill=None):

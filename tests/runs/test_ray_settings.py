@@ -73,9 +73,9 @@ def test_an_address_without_a_cluster_is_said_at_once(address, said, monkeypatch
 def test_a_port_where_nobody_listens():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with pytest.raises(RunError, match=f"no Ray cluster at '127.0.0.1:{port}'"):
-        connect(NoRay(), Cluster(f"127.0.0.1:{port}"), print)
+        port = free.getsockname()[1]  # kept, so that nobody else listens there
+        with pytest.raises(RunError, match=f"no Ray cluster at '127.0.0.1:{port}'"):
+            connect(NoRay(), Cluster(f"127.0.0.1:{port}"), print)
 
 
 def test_where_none_is_found_one_is_started_and_said(monkeypatch):

@@ -8,14 +8,17 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from s3_server import make_bucket
 from test_producing import ITEMS, plan, results
+from timeouts import LONG
 from toy_engine import ToyEngine
 
 from lookback.report import report
@@ -234,6 +237,23 @@ def test_what_a_killed_process_had_not_sent_is_removed(memory, monkeypatch, tmp_
     assert sorted(tmp_path.iterdir()) == sorted(others)
 
 
+class Pause:
+    """In place of the event of a lease: the pauses between renewals end when the test says so."""
+
+    def __init__(self):
+        self.begun, self.over, self.is_last = threading.Semaphore(0), threading.Semaphore(0), False
+
+    def wait(self, seconds):
+        self.seconds = seconds
+        self.begun.release()
+        self.over.acquire()
+        return self.is_last
+
+    def set(self):
+        self.is_last = True
+        self.over.release()
+
+
 class TestLease:
     def test_a_second_writer_is_refused(self, store):
         start(plan(), f"{store}/run")
@@ -276,6 +296,7 @@ class TestLease:
 
     def test_of_two_that_take_over_one_has_it(self, memory, monkeypatch):
         """Both found it void; the other writes while this one waits."""
+        monkeypatch.setattr(lease.time, "time", lambda: 1e9)
         self.leave(memory, time=0)
         monkeypatch.setattr(lease.time, "sleep", lambda s: self.leave(memory, machine="other 1"))
         with pytest.raises(RunError, match="on other, seen 0 s ago"):
@@ -301,14 +322,22 @@ class TestLease:
             lock(memory)
 
     def test_it_is_renewed_and_a_lost_one_stops_the_work(self, memory, monkeypatch):
-        monkeypatch.setattr(lease, "RENEWED", 0.01)
+        now = 1e9
+        monkeypatch.setattr(lease.time, "time", lambda: now)
+        parts = SimpleNamespace(Event=Pause, Thread=threading.Thread)
+        monkeypatch.setattr(lease, "threading", parts)
         held = lock(memory)
-        first = json.loads((memory / LOCK).read_bytes())["time"]
-        while json.loads((memory / LOCK).read_bytes())["time"] == first:
-            pass
+        pause = held._end
+        assert pause.begun.acquire(timeout=LONG)
+        assert pause.seconds == lease.RENEWED < lease.VOID
+        now += pause.seconds
+        pause.over.release()
+        assert pause.begun.acquire(timeout=LONG)  # the next one
+        assert json.loads((memory / LOCK).read_bytes())["time"] == now
         held.check()
         self.leave(memory, machine="thief 1")
-        held._renewing.join(60)
+        pause.over.release()
+        held._renewing.join(LONG)
         with pytest.raises(RunError, match="on thief"):
             held.check()
         held.release()

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 N ?= 1000
 SEED ?= 1
 
-.PHONY: demo test bench hostile lint types tests test-zoo test-oldest test-wheel clean
+.PHONY: demo quick test test-rest test-all lint types bench hostile test-oldest test-wheel clean
 .PHONY: docs notebooks commands-page models-table bench-scorers train-embedded evaluate-embedded
 .PHONY: reproduce budget pictures explorer-picture test-vllm bench-vllm load
 .PHONY: test-integrations test-trl test-lmms-eval test-tools grpo
@@ -14,7 +14,18 @@ SEED ?= 1
 demo: $(VENV)/package
 	$(BIN)/lookback demo --out build/demo.html
 
-test: lint types tests
+# Tiers: tests/tiers.py says what is in which. One thread per process: tiny models gain from no more.
+quick: $(VENV)/ready
+	$(BIN)/pytest --tier quick -n 2 --dist worksteal
+
+test: lint types
+	$(BIN)/pytest --tier test -n 2 --dist worksteal
+
+# All that `make test` leaves out, the wheel and the long tail of decoders with it.
+test-rest: $(VENV)/ready
+	$(BIN)/pytest --tier rest -m '' -n 2 --dist loadgroup
+
+test-all: test test-rest docs test-oldest test-vllm
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
@@ -22,10 +33,6 @@ lint: $(VENV)/ready
 
 types: $(VENV)/ready
 	$(BIN)/mypy
-
-# Two processes of one thread each: tiny models do not profit from more. Tests of a group share one.
-tests: $(VENV)/ready
-	$(BIN)/pytest -n 2 --dist loadgroup
 
 # The engines and scorers on the oldest transformers that pyproject.toml allows.
 test-oldest: .venv-oldest/ready
@@ -54,13 +61,9 @@ test-lmms-eval: .venv-lmms/ready
 test-tools: .venv-tools/ready
 	.venv-tools/bin/pytest tests/with_tools
 
-# The long tail: decoders of text models behind LLaVA's tower, each against eager maps.
-test-zoo: $(VENV)/ready
-	$(BIN)/pytest -n 2 -m zoo tests/engines
-
 # The wheel in an environment of its own.
 test-wheel: $(VENV)/ready
-	$(BIN)/pytest -m wheel tests/test_wheel.py
+	$(BIN)/pytest -m '' tests/test_wheel.py
 
 # Bad inputs, N of them made from SEED: a table of how they ended, a file for each that failed.
 hostile: $(VENV)/ready

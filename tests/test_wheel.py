@@ -1,6 +1,6 @@
 """What users install: the wheel, built from a clean copy, in an environment with nothing else.
 
-Takes minutes (torch is installed once more), so it runs by `make test-wheel` alone.
+Takes minutes (torch is installed once more), so it is in the last tier: `make test-wheel`, `make test-rest`.
 """
 
 import base64

@@ -39,8 +39,15 @@ QUICK = (
 NOT_QUICK = (
     # These import torch or ask the embedded model.
     *("tests/benchmarks/test_own.py", "tests/scores/test_looking.py"),
-    "tests/studies/test_pruned_runs.py",
-    "tests/test_cli_checks.py::test_what_is_right_gets_as_far_as_the_model",
+    *("tests/test_cli_checks.py::test_what_is_right_", "tests/test_cli_checks.py::test_a_"),
+    "tests/test_cli_checks.py::test_at_temperature_0",
+    *("tests/test_cli_errors.py::test_a_plugin_", "tests/test_cli_errors.py::test_an_engine_"),
+    "tests/test_cli_errors.py::test_ctrl_c_in_a_plugin",
+    "tests/test_cli_errors.py::test_what_cannot_be_registered",
+    "tests/test_cli_look.py::test_the_embedded_model",
+    "tests/test_cli_steering.py::test_survivors_are",
+    "tests/test_cli_steering.py::test_the_judge_has",
+    "tests/test_cli_steering.py::test_a_search_shows",
     # These read much English, or start processes.
     *("tests/benchmarks/test_amber.py", "tests/benchmarks/test_chair.py"),
     *("tests/benchmarks/test_coco_objects.py", "tests/benchmarks/test_english.py"),

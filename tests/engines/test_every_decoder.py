@@ -1,4 +1,4 @@
-"""Every decoder behind one tower against eager attention maps: the long tail, `make test-zoo`."""
+"""Every decoder behind one tower against eager attention maps: the long tail, `make test-rest`."""
 
 import numpy as np
 import pytest

@@ -103,7 +103,7 @@ def table() -> str:
         lines.append(f"| {' | '.join(cells)} |")
     lines.append(
         f"\nThe decoders of {len(SHAPES)} text models behind LLaVA's tower, one image, within "
-        f"{TOLERANCE:.0e} (`make test-zoo`): {', '.join(sorted(SHAPES))}.".replace("e-0", "e-")
+        f"{TOLERANCE:.0e} (`make test-rest`): {', '.join(sorted(SHAPES))}.".replace("e-0", "e-")
     )
     lines += [f"\n{TITLES[name]} cannot be asked yet: {why}." for name, why in KNOWN.items()]
     return "\n".join(lines) + "\n"

@@ -148,11 +148,12 @@ def test_llava_next_cuts_off_rows_of_padding():
     check(picture, np.arange(9) / 8, (8 * np.arange(1, 4) - 5) / 22)
 
 
-def test_llava_next_cuts_off_columns_of_padding():
-    """The same picture on its side: the first and last of four columns are left out."""
-    picture = picture_of("llava_next_video", (30, 90))
+@pytest.mark.parametrize(("width", "left", "shown"), [(30, 5, 22), (15, 10, 11)])
+def test_llava_next_cuts_off_columns_of_padding(width, left, shown):
+    """Tall pictures, which become 22 (or 11) x 64: of four columns the first and last go."""
+    picture = picture_of("llava_next_video", (width, 90))
     assert picture.grids[0].shape == (8, 2)
-    check(picture, (8 * np.arange(1, 4) - 5) / 22, np.arange(9) / 8)
+    check(picture, (8 * np.arange(1, 4) - left) / shown, np.arange(9) / 8)
 
 
 def test_llava_next_cuts_off_as_many_columns_as_fit_on_both_sides():

@@ -221,6 +221,7 @@ def test_the_same_prompt_is_the_same_to_the_last_bit():
     chosen = {"layers": (0, 1), "share": 0.5}
     hidden = lb.knockout(noise(1), QUESTION, ["red"], **chosen)
     assert (kept.new, kept.same) == (1, 3)
+    assert kept.saved == 3 * len(found.prompt_ids)
     lb.keep_prefixes(0)
     again = lb.knockout(noise(1), QUESTION, ["red"], **chosen)
     assert hidden[0].log_prob.tolist() == again[0].log_prob.tolist()
@@ -286,7 +287,9 @@ def test_rotations_by_length_are_known_of_all_layers_and_of_some(kind, nested, m
     assert stems.may_share(lb._decoder, SimpleNamespace(layers=[])) == (kind == "default")
 
 
-@pytest.mark.parametrize("part", ["keys", "values", "logits", "lookback", "order", "state", "nan"])
+@pytest.mark.parametrize(
+    "part", ["keys", "values", "logits", "lookback", "order", "state", "number", "nan"]
+)
 def test_a_trial_that_differs_anywhere_is_lost(part, monkeypatch):
     lb = engine("qwen2_vl")
     real = stems.go_on
@@ -302,6 +305,12 @@ def test_a_trial_that_differs_anywhere_is_lost(part, monkeypatch):
             module = next(m for m, held in found.state.items() if "rope_deltas" in held)
             deltas = found.state[module]["rope_deltas"] + 1
             found.state[module] = found.state[module] | {"rope_deltas": deltas}
+        elif part == "number":
+            module, name = next(
+                (m, k) for m, held in found.state.items() for k, v in held.items() if type(v) is int
+            )
+            number = found.state[module][name] + 1
+            found.state[module] = found.state[module] | {name: number}
         elif part == "nan":
             found = dataclasses.replace(found, logits=found.logits * torch.nan)
         else:

@@ -315,6 +315,7 @@ class TestForkedProcess:
         try:
             turns._lost[threading.get_ident()] = 1  # of a thread that had the same number
             turns.after_fork()
+            assert not turns._mutex.locked()
             assert model.rope_deltas is left
             assert (turns.lent, turns.mine, turns.wanted) == (0, False, False)
             with pytest.raises(RuntimeError, match="does not have it"):

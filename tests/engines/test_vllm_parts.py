@@ -80,6 +80,8 @@ class TestLedger:
         assert np.isnan(record.looks).all()
         ledger.file("stats", [record.at(0)], torch.ones(1, 3))
         assert record.looks.tolist() == [2.0]
+        ledger.file("looks", [record.at(0)], torch.zeros(1, 2))  # the next step's wait again
+        assert record.looks.tolist() == [2.0]
 
 
 def numbers(packed):
@@ -368,15 +370,15 @@ class TestWriting:
         writing = Writing(2, 4, layers=0, top=0, heard=True)
         part = Part(writing)
         part.begin(["k/0", "k/1"])
-        part.see([output(0, [5, 6]), output(1, [7])])
-        assert writing.missing() == {"k/0": [0, 2], "k/1": [0, 1]}
+        part.see([output(0, [5, 6, 8]), output(1, [7])])
+        assert writing.missing() == {"k/0": [0, 3], "k/1": [0, 1]}
         assert writing.changed() == []
-        rows = -np.ones((4, 2), np.float32)
+        rows = -np.ones((4, 3), np.float32)
         rows[1, 1] = np.nan  # attention comes before the logits, or after them
         writing.add("k/0", rows)
         ((number, one),) = writing.changed()
         assert (number, one.token_ids, one.finish) == (0, [5], WRITING)
-        assert writing.missing() == {"k/0": [1, 2], "k/1": [0, 1]}
+        assert writing.missing() == {"k/0": [1, 3], "k/1": [0, 1]}
         part.see([output(0, [5, 6, 8], "stop")])
         assert not writing.ended
         assert writing.changed() == []  # it has ended, and its last numbers are not there

@@ -7,6 +7,7 @@ import torch
 from lookback.engines.transformers.continuations import (
     Continuation,
     Drawn,
+    Likeliest,
     batches,
     padded,
     unpadded,
@@ -80,6 +81,24 @@ def test_those_that_end_leave_and_the_others_keep_their_numbers():
     assert drawn.alive == [3]
     assert drawn.ids == [[1, 3, 0], [0], [7, 7], [2, 4, 5, 6, 8]]
     assert drawn.finish == ["end", "end", "stop", "length"]
+
+
+def test_what_is_cut_off_has_no_likeliest_tokens():
+    one = Continuation.of([5, 6, 7], signals(6, 3).numpy())
+    one.top = Likeliest(np.array([[5, 1], [6, 2], [7, 3]]), signals(3, 2).numpy())
+    cut = one.cut(2)
+    assert cut.top.token_ids.tolist() == [[5, 1], [6, 2]]
+    np.testing.assert_array_equal(cut.top.log_prob, one.top.log_prob[:2])
+
+
+def test_what_a_checkpoint_ended_is_not_judged_again_and_others_are_still_written():
+    drawn = Drawn(4, [0], None)
+    drawn.take([[1], [2], [3], [0]])
+    drawn.end({0: "pruned", 1: "merged"})
+    found = drawn.so_far(signals(4, 4, 1).numpy())
+    assert [one.finish for one in found] == ["pruned", "merged", "writing", "end"]
+    drafts = drawn.drafts(found)
+    assert {i: draft.running for i, draft in drafts.items()} == {2: True, 3: False}
 
 
 def test_batches_are_full_and_begin_with_the_longest():

@@ -13,6 +13,7 @@ from lookback.engines import (
     EngineKind,
     engine,
     load,
+    optional_settings,
     refuse,
     require,
 )
@@ -94,6 +95,15 @@ def test_what_an_engine_cannot_do_is_said_with_what_it_can():
         refuse(able, "check")
     with pytest.raises(AbilityError, match=r"cannot, it can generate$"):
         refuse(able, "sample")
+
+
+def test_settings_are_passed_on_if_they_are_wanted_and_refused_if_they_are_not_known():
+    able = ToyEngine()
+    able.abilities = frozenset({"sample", "top_log_probs", "by_layer"})
+    wanted = {"top_log_probs": 0, "by_layer": True, "prune": None, "search": False}
+    assert optional_settings(able, wanted) == {"top_log_probs": 0, "by_layer": True}
+    with pytest.raises(AbilityError, match=r"^--prune needs"):
+        optional_settings(able, {"prune": "half"})
 
 
 @pytest.mark.parametrize(

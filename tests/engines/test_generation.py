@@ -5,7 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import DynamicCache, EosTokenCriteria, MaxLengthCriteria, StoppingCriteriaList
+from transformers import (
+    DynamicCache,
+    EosTokenCriteria,
+    MaxLengthCriteria,
+    MaxTimeCriteria,
+    StoppingCriteriaList,
+)
 
 from lookback.engines.transformers.generation import Endings, Generation
 from lookback.signals import SIGNALS
@@ -144,6 +150,18 @@ def test_a_pass_on_another_cache_is_somebody_elses():
     assert call.finish(torch.tensor([[9, 9, 1, 2, 5, 3]]))
 
 
+def test_a_cache_that_is_not_returned_is_still_the_calls_own():
+    call, cache = generation(), FilledCache()
+    one_pass(call, PROMPT, cache)
+    cache.length = 4
+    call.before(torch.tensor([[5]]), cache)
+    call.add(torch.full((1, 1, 1), 0.5))
+    call.after(SimpleNamespace(logits=torch.zeros(1, 1, VOCAB), past_key_values=None))
+    call.before(torch.tensor([[7, 7, 7]]), FilledCache())  # somebody else's
+    call.after(SimpleNamespace(logits=None))
+    assert call.finish(torch.tensor([[9, 9, 1, 2, 5, 3]]))
+
+
 def test_a_pass_that_broke_off_counts_for_nothing():
     call = generation()
     call.before(PROMPT, None)
@@ -211,6 +229,12 @@ def test_criteria_that_remember_say_what_they_would_say():
     assert endings.of_rows(3) == [(0, "end"), (2, "stop"), (2, "end"), (3, "stop"), (3, "length")]
     assert endings.of_rows(2)[2] == (2, "length")  # steps that generate took back do not count
     assert endings.of_rows(4) is None
+
+
+def test_who_runs_out_of_time_ends_by_length():
+    endings = Endings([MaxTimeCriteria(max_time=0.0, initial_timestamp=1.0)])
+    assert endings(torch.zeros(1, 1), None).tolist() == [True]
+    assert endings.of_rows(1) == [(1, "length")]
 
 
 def test_where_rows_ended_is_not_guessed():

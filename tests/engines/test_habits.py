@@ -1,6 +1,7 @@
 """Decoders that go on in ways of their own: exact, or refused in one line."""
 
 import copy
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,7 +28,7 @@ from lookback.engines.transformers.habits import (
     _tolerances,
     _words,
 )
-from lookback.engines.transformers.passes import RotationError
+from lookback.engines.transformers.passes import Passes, RotationError
 from lookback.engines.transformers.slow import slow_signals
 from lookback.signals import SIGNALS
 
@@ -370,6 +371,30 @@ def test_frequencies_that_grow_with_positions_that_are_given(shift):
     places = torch.arange(length + len(response))[None] + shift
     expected = eager_signals(model, inputs | {"position_ids": places}, response)
     np.testing.assert_allclose(found.signals, expected, atol=5e-5, rtol=5e-5)
+
+
+FREQUENCIES = torch.arange(3.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "same"),
+    [
+        (FREQUENCIES, FREQUENCIES, True),
+        (FREQUENCIES, FREQUENCIES.clone(), True),
+        (FREQUENCIES, FREQUENCIES.to("meta"), True),  # put aside by accelerate
+        (None, None, True),
+        (FREQUENCIES, FREQUENCIES + 1, False),
+        (FREQUENCIES, FREQUENCIES[:2], False),
+        (FREQUENCIES, None, False),
+        (None, FREQUENCIES, False),
+    ],
+)
+def test_frequencies_that_are_others_than_those_of_the_prompt_are_found(before, now, same):
+    module = torch.nn.Module()
+    module.register_buffer("inv_freq", now, persistent=False)
+    prefix = SimpleNamespace(state={module: {"_buffers": {"inv_freq": before}}}, length=4)
+    with nullcontext() if same else pytest.raises(RotationError, match="inv_freq"):
+        Passes._check_rotation(None, prefix, 0, 1)
 
 
 def test_who_has_ended_does_not_meet_another_rotation():

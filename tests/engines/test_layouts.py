@@ -1,9 +1,11 @@
 """What holds for every map, and that there is none rather than a wrong one."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from engines.seeing import QUESTION, asking, grey, pictures_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,11 @@ from zoo import EXTRA_NAMES, MORE_NAMES, NAMES, ONE_RUN, build
 
 import lookback
 from lookback.conversations import Conversation
-from lookback.families import LAYOUTS, TESTED
+from lookback.engines.transformers.layouts.grids import NoMapError
+from lookback.engines.transformers.layouts.patches import patch_tokens
+from lookback.engines.transformers.layouts.videos import view_steps
+from lookback.engines.transformers.layouts.views import read_views, view_tokens
+from lookback.families import LAYOUTS, TESTED, Layout
 
 ALL = NAMES + EXTRA_NAMES + MORE_NAMES
 # One of each kind, with its own image processor.
@@ -124,8 +130,12 @@ def test_an_unknown_model_has_no_map(monkeypatch):
         ("llava", "vision_config", "patch_size", 16),
         ("qwen2_5_vl", "vision_config", "spatial_merge_size", 1),
         ("internvl", None, "downsample_ratio", 0.25),
+        ("internvl", None, "downsample_ratio", 0.0),
         ("llava_next", "vision_config", "patch_size", 8),
+        ("llava_next", "vision_config", "image_size", 16),  # more tiles than there are
         ("gemma3", None, "mm_tokens_per_image", 4),
+        ("gemma3", None, "mm_tokens_per_image", 0),
+        ("gemma3", None, "mm_tokens_per_image", 10_000),  # more than there are patches
         ("llama4", "vision_config", "pixel_shuffle_ratio", 0.25),
     ],
 )
@@ -163,6 +173,57 @@ def test_a_tiny_picture_gives_a_map_or_says_why_not(name, size):
     (picture,) = quiet_pictures(lb, asking(grey(size)))
     assert picture.columns.tolist() == list(range(len(picture.columns)))
     assert picture.boxes is None or np.isfinite(picture.boxes).any()
+
+
+def shown(views, tower="clip_vision_model"):
+    """A config with 2 x 2 cells in a view, and what a processor makes of pictures: black views."""
+    config = SimpleNamespace(vision_config=SimpleNamespace(patch_size=4, model_type=tower))
+    pixels = torch.zeros(views, 3, 8, 8)
+    inputs = {"pixel_values": pixels, "pixel_values_videos": pixels[None]}
+    return config, SimpleNamespace(places=(inputs, inputs, inputs), numbers=inputs)
+
+
+@pytest.mark.parametrize(
+    ("views", "counts", "tower"),
+    [
+        (2, [4], "clip_vision_model"),  # a view that is nobody's
+        (1, [8], "clip_vision_model"),  # a view is missing
+        (2, [4, 5], "clip_vision_model"),  # a class token of one view alone
+        (1, [5], "siglip_vision_model"),  # one of a tower that has none
+    ],
+)
+def test_views_that_do_not_make_up_the_tokens_are_not_shared_out(views, counts, tower):
+    config, probe = shown(views, tower)
+    with pytest.raises(NoMapError):
+        view_tokens(Layout("views"), config, probe, [(8, 8)] * len(counts), counts)
+
+
+@pytest.mark.parametrize(
+    ("count", "tower"), [(10, "siglip_vision_model"), (12, "clip_vision_model")]
+)
+def test_frames_with_tokens_that_the_tower_does_not_make_have_no_map(count, tower):
+    config, probe = shown(2, tower)
+    with pytest.raises(NoMapError, match=f"{count} tokens"):
+        view_steps(Layout("views"), config, probe, 0, [(8, 8)] * 2, count)
+
+
+def test_each_picture_is_merged_by_its_own_number():
+    """VideoLLaMA 3 says it with each; 4 x 4 patches, and 4 x 8 of which two by two are merged."""
+    inputs = {
+        "image_grid_thw": torch.tensor([[1, 4, 4], [1, 4, 8]]),
+        "image_merge_sizes": torch.tensor([1, 2]),
+    }
+    found = patch_tokens(LAYOUTS["video_llama_3"], SimpleNamespace(), inputs, "image")
+    assert [one.grids[0].places.shape for one in found] == [(4, 4), (2, 4)]
+
+
+def test_views_are_cut_to_the_sizes_that_are_said_of_each_and_of_no_others():
+    """Sizes of the images say nothing of their tiles."""
+    pixels, config = torch.zeros(2, 3, 8, 8), SimpleNamespace()
+    cut = read_views({"pixel_values": pixels, "image_sizes": [[4, 6], [8, 2]]}, config)
+    assert [one.shape for one in cut] == [(3, 4, 6), (3, 8, 2)]
+    whole = read_views({"pixel_values": pixels, "image_sizes": [[4, 6]]}, config)
+    assert [one.shape for one in whole] == [(3, 8, 8)] * 2
 
 
 def test_every_tested_model_type_has_a_layout():

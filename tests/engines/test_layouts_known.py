@@ -148,6 +148,44 @@ def test_llava_next_cuts_off_rows_of_padding():
     check(picture, np.arange(9) / 8, (8 * np.arange(1, 4) - 5) / 22)
 
 
+@pytest.mark.parametrize(("width", "left", "shown"), [(30, 5, 22), (15, 10, 11)])
+def test_llava_next_cuts_off_columns_of_padding(width, left, shown):
+    """Tall pictures, which become 22 (or 11) x 64: of four columns the first and last go."""
+    picture = picture_of("llava_next_video", (width, 90))
+    assert picture.grids[0].shape == (8, 2)
+    check(picture, (8 * np.arange(1, 4) - left) / shown, np.arange(9) / 8)
+
+
+def test_llava_next_cuts_off_as_many_columns_as_fit_on_both_sides():
+    """50 x 64 in four tiles: 7 columns of padding at the left, cells of 8.
+
+    By the model's reckoning 8 rows of cells go with 6 columns: one is left out on either side.
+    """
+    picture = picture_of("llava_next_video", (50, 64))
+    assert picture.grids[0].shape == (8, 6)
+    check(picture, (8 * np.arange(1, 8) - 7) / 50, np.arange(9) / 8)
+
+
+@pytest.mark.parametrize(
+    ("size", "columns", "rows"),
+    [
+        ((64, 56), 16, 14),  # of 3 x 64 cells 224: 1.08 times too many to a side, which is let pass
+        ((56, 64), 14, 16),
+        ((64, 64), 13, 13),  # 256: 1.15 times
+    ],
+)
+def test_llava_onevision_scales_down_what_is_too_much_by_a_tenth(size, columns, rows, monkeypatch):
+    """Four tiles of 8 x 8 cells, 4 pixels each; the padding of whole cells is cut off before."""
+    zoo = build("llava_onevision")
+    monkeypatch.setattr(zoo.model.config.vision_config, "patch_size", 4)
+    monkeypatch.setattr(zoo.processor, "num_image_tokens", 8 * 8)
+    for one in (zoo.processor, zoo.model.config):
+        monkeypatch.setattr(one, "vision_aspect_ratio", "anyres_max_3")
+    picture = picture_of("llava_onevision", size)
+    assert picture.grids[0].shape == (rows, columns)
+    check(picture, np.arange(columns + 1) / columns, np.arange(rows + 1) / rows)
+
+
 def test_llava_onevision_scales_many_tiles_down(monkeypatch):
     """Four tiles of 2 x 2 cells where one is the most: 2 x 2 cells for all of them."""
     zoo = build("llava_onevision")

@@ -24,7 +24,8 @@ from zoo import build
 
 import lookback
 from lookback.embedded import LVLM
-from lookback.engines.transformers.loading import LOADING
+from lookback.engines.transformers import loading
+from lookback.engines.transformers.loading import LOADING, hub_options, load_embedded
 from lookback.engines.transformers.support import end_token_ids
 
 
@@ -105,6 +106,29 @@ def test_what_is_in_the_cache_needs_no_hub(unreachable, tmp_path):
     (folder / "refs" / "main").write_text(commit)
     assert lookback.load("somebody/something").identity().revision == commit
     assert len(unreachable) == 2
+
+
+def test_only_the_revision_that_is_asked_for_counts_as_cached(unreachable, tmp_path):
+    commit, name = "0" * 40, "somebody/something"
+    folder = tmp_path / "cache" / "models--somebody--something"
+    (folder / "snapshots" / commit).mkdir(parents=True)
+    (folder / "snapshots" / commit / "config.json").write_text("{}")
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text(commit)
+    assert hub_options(name) == {"local_files_only": True}
+    assert hub_options(name, commit) == {"local_files_only": True}
+    with pytest.raises(OSError, match="no connection"):
+        hub_options(name, "v1")
+
+
+def test_weights_of_another_model_are_not_loaded_into_the_embedded_one(monkeypatch):
+    weights = loading.load_file(LVLM / "model.safetensors")
+    (name, *_) = (one for one in weights if "vision" in one)
+    less = {key: value for key, value in weights.items() if key != name}
+    for others in (less, weights | {"more": weights[name]}):
+        monkeypatch.setattr(loading, "load_file", lambda path, others=others: others)
+        with pytest.raises(ValueError, match="another model's"):
+            load_embedded()
 
 
 def test_a_hub_that_answers_is_asked_as_ever(unreachable, monkeypatch, asked):

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import functools
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -220,6 +221,7 @@ def test_the_same_prompt_is_the_same_to_the_last_bit():
     chosen = {"layers": (0, 1), "share": 0.5}
     hidden = lb.knockout(noise(1), QUESTION, ["red"], **chosen)
     assert (kept.new, kept.same) == (1, 3)
+    assert kept.saved == 3 * len(found.prompt_ids)
     lb.keep_prefixes(0)
     again = lb.knockout(noise(1), QUESTION, ["red"], **chosen)
     assert hidden[0].log_prob.tolist() == again[0].log_prob.tolist()
@@ -250,7 +252,44 @@ def test_no_more_is_kept_than_is_allowed():
             lb.keep_prefixes(**bad)
 
 
-@pytest.mark.parametrize("part", ["keys", "values", "logits", "lookback", "order", "state"])
+def test_who_was_gone_on_from_is_kept_longer():
+    lb = engine("llava")
+    prefixes_file._SOUND[lb.model] = True
+    kept = lb.keep_prefixes(2)
+    score(lb, QUESTIONS[0], noise(1))
+    score(lb, QUESTIONS[0], noise(2))
+    score(lb, QUESTIONS[1], noise(1))
+    assert (kept.new, kept.continued) == (2, 1)
+    score(lb, QUESTIONS[0], noise(1))
+    assert kept.same == 1
+
+
+def test_a_prompt_is_not_gone_on_from_to_one_that_is_too_long(monkeypatch):
+    lb = engine("llava")
+    prefixes_file._SOUND[lb.model] = True
+    kept = Prefixes(lb._decoder, [lb._decoder.image_token], 8)
+    kept.prefill(*lb._inputs(conversation()))
+    inputs, mask = lb._inputs(conversation(QUESTIONS[1]))
+    monkeypatch.setattr(lb._decoder, "max_length", len(mask))
+    with pytest.raises(ValueError, match=f"{len(mask)} tokens"):
+        kept.prefill(inputs, mask)
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "longrope", "default"])
+@pytest.mark.parametrize("nested", [True, False])
+def test_rotations_by_length_are_known_of_all_layers_and_of_some(kind, nested, monkeypatch):
+    """One kind for all layers, or one for each type of them."""
+    lb = engine("gemma3")
+    own = {"rope_type": kind}
+    kinds = {"sliding_attention": {"rope_type": "default"}, "full_attention": own}
+    config = lb.model.config.get_text_config()
+    monkeypatch.setattr(config, "rope_parameters", kinds if nested else own)
+    assert stems.may_share(lb._decoder, SimpleNamespace(layers=[])) == (kind == "default")
+
+
+@pytest.mark.parametrize(
+    "part", ["keys", "values", "logits", "lookback", "order", "state", "number", "nan"]
+)
 def test_a_trial_that_differs_anywhere_is_lost(part, monkeypatch):
     lb = engine("qwen2_vl")
     real = stems.go_on
@@ -266,6 +305,14 @@ def test_a_trial_that_differs_anywhere_is_lost(part, monkeypatch):
             module = next(m for m, held in found.state.items() if "rope_deltas" in held)
             deltas = found.state[module]["rope_deltas"] + 1
             found.state[module] = found.state[module] | {"rope_deltas": deltas}
+        elif part == "number":
+            module, name = next(
+                (m, k) for m, held in found.state.items() for k, v in held.items() if type(v) is int
+            )
+            number = found.state[module][name] + 1
+            found.state[module] = found.state[module] | {name: number}
+        elif part == "nan":
+            found = dataclasses.replace(found, logits=found.logits * torch.nan)
         else:
             found = dataclasses.replace(found, **{part: getattr(found, part) * 1.001})
         return found

@@ -282,3 +282,8 @@ def test_repeated_ones_are_left_out_and_their_forks_find_another_parent():
     assert [c.token_ids for c in kept] == [[1, 2, 3], [5], [1, 7], [1, 2, 9], [5, 6]]
     assert [c.parent for c in kept] == [None, None, 0, 0, 1]
     assert tokens_drawn(found) == 3 + 2 + 1 + 3 + 1 + 1 + 1
+
+
+def test_what_was_pruned_does_not_stand_for_one_that_says_the_same():
+    found = [one([1, 2], "pruned"), one([1, 2]), one([1, 2], "pruned")]
+    assert [c.finish for c in without_repeated(found)] == ["pruned", "end", "pruned"]

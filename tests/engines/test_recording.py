@@ -9,7 +9,7 @@ from engines.reference import QUESTION, inputs_of, noise
 from zoo import build
 
 import lookback
-from lookback.conversations import Conversation
+from lookback.conversations import Conversation, SourceError
 from lookback.engines.transformers.support import decoder_configs
 from lookback.engines.transformers.tap import tapped
 from lookback.signals import SIGNALS
@@ -167,6 +167,25 @@ def test_foreign_output_is_refused(lb, inputs):
     for foreign in (changed, out[:, :-1], inputs["input_ids"]):
         with pytest.raises(ValueError, match="not what a recorded"):
             rec.candidates(foreign)
+
+
+def test_what_is_no_prompt_of_the_call_or_no_source_is_refused(lb, inputs):
+    with lookback.record(lb) as rec:
+        out = lb.model.generate(**inputs, do_sample=False, max_new_tokens=2)
+    assert len(rec.candidates(out, 0)) == 1
+    for prompt in (-1, 1):
+        with pytest.raises(IndexError, match=f"prompt {prompt}"):
+            rec.candidates(out, prompt)
+    with pytest.raises(SourceError, match="every vision token"):
+        rec.candidates(out, source="image:0")
+
+
+def test_a_processor_that_is_given_goes_before_the_engines_own(lb, inputs):
+    given = copy.deepcopy(lb.processor)
+    with lookback.record(lb, given) as rec:
+        assert rec.processor is given
+    with lookback.record(lb) as rec:
+        assert rec.processor is lb.processor
 
 
 def names(config):

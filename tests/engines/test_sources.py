@@ -1,5 +1,7 @@
 """Which tokens are the source: found independently, and A_t on them against eager maps."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -192,6 +194,22 @@ def test_trimmed_texts_are_found():
     assert {
         rendered[a:b] for a, b in text_spans(lb._prompter, conversation, rendered).values()
     } == {"why"}
+
+
+@pytest.mark.parametrize(("template", "behind"), [("<{0}>", "more"), ("<{0}|{0}>", ""), ("<>", "")])
+def test_a_text_that_does_not_stand_once_in_the_whole_prompt_is_not_found(template, behind):
+    """The template writes it twice or not at all, or the prompt goes on behind what it writes."""
+    prompter = SimpleNamespace(text=lambda asked: template.format(asked.question))
+    conversation = Conversation.of(noise(), "why")
+    assert text_spans(prompter, conversation, prompter.text(conversation) + behind) == {}
+
+
+@pytest.mark.parametrize("name", CHATTING)
+def test_a_text_right_behind_an_image_is_its_own(name):
+    lb = engine(name)
+    _, ids, mask = masked(lb, [user(picture(noise()), text("the cat sat", source=True))])
+    found = lb.processor.tokenizer.decode(torch.tensor(ids)[mask])
+    assert found.strip() == "the cat sat"
 
 
 def test_an_image_without_its_tokens_is_refused():

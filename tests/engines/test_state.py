@@ -1,6 +1,8 @@
 """What a prompt leaves on the model belongs to the prompt, and the user's belongs to the user."""
 
+import copy
 import threading
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -221,16 +223,74 @@ def test_data_is_put_back_whatever_became_of_it(before, after):
     assert module.kept == copy
 
 
-@pytest.mark.parametrize(("before", "after"), [(False, True), (print, len), ("a", "b")])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(False, True), (print, len), ("a", "b"), ({"f": print}, {"f": len}), ([False], [True])],
+)
 def test_what_has_been_set_up_stays(before, after):
     from lookback.engines.transformers.state import borrowed
 
     module = torch.nn.Module()
     module.kept = before
     with borrowed(module):
-        module.kept = after
+        module.kept = copy.copy(after)
         module.hook = print
     assert (module.kept, module.hook) == (after, print)
+
+
+def test_a_prompts_own_list_does_not_move_on_with_the_model():
+    """Also where the model had none before: what is put on it is a copy."""
+    from lookback.engines.transformers.state import borrowed, snapshot
+
+    module = torch.nn.Module()
+    module.kept = None
+    with borrowed(module):
+        module.kept, module.late = [1], None
+        state = snapshot(module)
+    assert module.kept is None
+    assert module.late is None  # an attribute without a value is no data
+    for _ in range(2):
+        with borrowed(module, state):
+            assert module.kept == [1]
+            module.kept.append(2)
+
+
+class TestShared:
+    """Steps over a model while blocks that share it come and go."""
+
+    def test_a_step_that_outlasts_its_block_keeps_its_turn_and_the_hooks(self):
+        from lookback.engines.transformers.state import shared, step
+        from lookback.engines.transformers.turns import turns_of
+
+        model = torch.nn.Linear(2, 2)
+        with ExitStack() as open_step:
+            with shared(model):
+                open_step.enter_context(step(model))
+            hooks = dict(model._forward_hooks)
+            assert hooks
+            with step(model):
+                pass
+            assert turns_of(model).mine
+            with shared(model):
+                assert model._forward_hooks == hooks  # they are on already
+            assert model._forward_hooks == hooks
+        assert not turns_of(model).mine
+        assert not model._forward_hooks
+        assert not model._forward_pre_hooks
+
+    def test_what_somebody_put_in_the_place_of_a_step_stays(self):
+        from lookback.engines.transformers.compat import generation_steps
+        from lookback.engines.transformers.state import shared
+
+        used = build("qwen2_vl").model
+        model = type(used)(copy.deepcopy(used.config))
+        (name, *_) = generation_steps(model)
+        with shared(model):
+            assert name in vars(model)
+        assert name not in vars(model)
+        with shared(model):
+            setattr(model, name, print)
+        assert vars(model)[name] is print
 
 
 def test_what_another_prompt_left_is_not_seen_by_a_new_one():

@@ -68,7 +68,7 @@ class Crowd:
 
     def add(self, work):
         before = len(self.turns._waiting)
-        thread = threading.Thread(target=work)
+        thread = threading.Thread(target=work, daemon=True)  # if its turn never comes, pytest ends
         thread.start()
         self.threads.append(thread)
         wait_until(lambda: len(self.turns._waiting) > before)
@@ -77,6 +77,33 @@ class Crowd:
         for thread in self.threads:
             thread.join(LONG)
             assert not thread.is_alive()
+
+
+class InterruptedLock:
+    """The lock of a ticket whose thread is interrupted at the moment the turn is granted."""
+
+    def __init__(self):
+        self.granted = threading.Event()
+
+    def release(self):
+        self.granted.set()
+
+    def acquire(self):
+        assert self.granted.wait(WAIT)
+        raise KeyboardInterrupt
+
+
+def interrupted_ticket(interrupted):
+    """Tickets as they are, but for one thread that is interrupted."""
+    real = turns_file._Ticket
+
+    def make(thread, depth):
+        ticket = real(thread, depth)
+        if thread == interrupted:
+            ticket.granted = InterruptedLock()
+        return ticket
+
+    return make
 
 
 class TestTurns:
@@ -173,6 +200,35 @@ class TestTurns:
         assert turns.acquire(blocking=False)  # nobody has it, nobody waits
         turns.release()
 
+    @pytest.mark.parametrize("depth", [0, 2])
+    def test_ctrl_c_as_the_turn_is_granted_hands_it_on(self, depth, monkeypatch):
+        """It waits for its first turn, or to have it back (held twice) after it offered it."""
+        turns, log = Turns(), []
+        crowd = Crowd(turns)
+        monkeypatch.setattr(turns_file, "_Ticket", interrupted_ticket(threading.get_ident()))
+
+        def hold():
+            with turns:
+                wait_until(lambda: turns._waiting)
+                crowd.add(lambda: take(turns, log))  # behind the one that is interrupted
+
+        holder = threading.Thread(target=hold)
+        for _ in range(depth):
+            turns.acquire()
+        holder.start()
+        wait_until(lambda: turns._waiting or turns._holder == holder.ident)
+        with pytest.raises(KeyboardInterrupt):
+            turns.offer() if depth else turns.acquire()
+        holder.join(WAIT)
+        crowd.join()
+        assert log == [True]
+        for _ in range(depth):
+            turns.release()
+        with pytest.raises(RuntimeError, match="does not have it"):
+            turns.release()
+        assert turns.acquire(blocking=False)
+        turns.release()
+
     def test_a_turn_lasts_for_a_while(self, monkeypatch):
         clock = Clock()
         monkeypatch.setattr(turns_file, "time", clock)
@@ -182,9 +238,9 @@ class TestTurns:
             thread.start()
             wait_until(lambda: turns._waiting)
             assert not turns.wanted
-            clock.now += 1.9
+            clock.now += 1.75
             assert not turns.wanted
-            clock.now += 0.2
+            clock.now += 0.25  # just long enough
             assert turns.wanted
             turns.offer()
             assert log
@@ -243,6 +299,60 @@ class TestLoan:
             assert not seen
         thread.join(LONG)
         assert seen == [True]
+
+
+class TestForkedProcess:
+    """What `after_fork` does in the child: of the parent's threads this one alone is there."""
+
+    def test_a_turn_that_another_thread_had_is_free_and_the_model_as_it_was(self):
+        model = torch.nn.Module()
+        model.rope_deltas = left = torch.tensor(1)
+        turns, leave = turns_of(model), threading.Event()
+
+        def hold():
+            with Loan(model, {model: {"rope_deltas": torch.tensor(2)}}), Loan(model):
+                assert leave.wait(WAIT)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        wait_until(lambda: turns.lent == 2)
+        crowd = Crowd(turns)
+        crowd.add(turns.acquire)
+        waiting, lock, held = list(turns._waiting), turns._mutex, dict(vars(turns))
+        lock.acquire()  # a thread of the parent was at it
+        try:
+            turns._lost[threading.get_ident()] = 1  # of a thread that had the same number
+            turns.after_fork()
+            assert not turns._mutex.locked()
+            assert model.rope_deltas is left
+            assert (turns.lent, turns.mine, turns.wanted) == (0, False, False)
+            with pytest.raises(RuntimeError, match="does not have it"):
+                turns.release()
+            with Loan(model) as loan:
+                loan.offer()
+                assert turns.lent == 1
+            assert turns.acquire(blocking=False)
+            turns.release()
+        finally:
+            lock.release()
+            vars(turns).update(held)
+            turns._waiting.extend(waiting)
+            leave.set()
+        holder.join(WAIT)
+        crowd.join()
+
+    def test_a_turn_that_this_thread_has_goes_on(self):
+        model = torch.nn.Module()
+        turns = turns_of(model)
+        with Loan(model):
+            model.length = 5
+            turns.after_fork()
+            assert turns.mine
+            assert turns.lent == 1
+            assert model.length == 5
+        assert not hasattr(model, "length")
+        assert turns.acquire(blocking=False)
+        turns.release()
 
 
 def numbers(found):

@@ -135,3 +135,11 @@ def test_a_question_may_not_have_the_videos_placeholder(name):
     for ask in (lambda image, text: lb.score(image, text, ["a"]), lb.generate):
         with pytest.raises(ValueError, match=re.escape(repr(token))):
             ask(noise(), f"what {token} is it?")
+
+
+def test_a_text_behind_a_video_and_an_image_is_found(lb):
+    """In the order in which they stand in the prompt, not by their kinds."""
+    messages = asking(("video", CLIP), ("image", noise(7)))
+    messages[0]["content"][-1]["source"] = True
+    inputs, mask = lb._inputs(Conversation.from_messages(messages))
+    assert lb.processor.tokenizer.decode(inputs["input_ids"][0][mask]).strip() == QUESTION

@@ -76,8 +76,11 @@ class Workers:
         said = _stats(_with_logits(there))
         length = len(said)
         parts = [np.frombuffer(one[0], np.float32).reshape(length, -1) for one in there]
-        apart = by_layer and self.stages > 1
-        looks = np.concatenate(parts, 1) if apart else np.stack(parts).sum(0, dtype=np.float64)
+        # Workers come stage by stage: those of one stage have heads of the same layers.
+        ranks = len(parts) // self.stages if by_layer else len(parts)
+        starts = range(0, len(parts), ranks)
+        sums = [np.stack(parts[k : k + ranks]).sum(0, dtype=np.float64) for k in starts]
+        looks = np.concatenate(sums, 1)
         a_t = looks.sum(1) / self.layers
         signals = np.stack([said[:, 0], a_t, said[:, 1], said[:, 2]]).astype(np.float32)
         layers: Floats = np.asarray(looks, np.float32)

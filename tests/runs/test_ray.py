@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from documents import blocks, read
 from test_producing import results
+from timeouts import LONG
 from toy_engine import ToyEngine
 
 import lookback
@@ -36,7 +37,15 @@ TOY = {"benchmark": "scenes-vqa", "limit": 35, "n": 2, "engine": "toy"}
 @pytest.fixture(scope="module", autouse=True)
 def ray():
     library = import_ray()
-    library.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    # Ray's own limits, of 60 and 10 seconds.
+    patient = {"worker_register_timeout_seconds": LONG, "health_check_timeout_ms": 1000 * LONG}
+    library.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        _system_config=patient,
+    )
     yield library
     library.shutdown()
 

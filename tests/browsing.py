@@ -1,6 +1,6 @@
 """What a reader does on the report's page, and what it shows then."""
 
-from patience import PATIENCE
+from timeouts import HANG_SECONDS
 
 
 def settle(browser):
@@ -8,7 +8,7 @@ def settle(browser):
     from selenium.webdriver.support.ui import WebDriverWait
 
     busy = "return document.getElementById('browser').ariaBusy"
-    WebDriverWait(browser, PATIENCE, 0.01).until(lambda b: b.execute_script(busy) == "false")
+    WebDriverWait(browser, HANG_SECONDS, 0.01).until(lambda b: b.execute_script(busy) == "false")
 
 
 def put(browser, **values):

@@ -5,14 +5,14 @@ import json
 import os
 import uuid
 
-from timeouts import LONG
+from timeouts import HANG_SECONDS
 
 SECRETS = {
     "AWS_ACCESS_KEY_ID": "tests",
     "AWS_SECRET_ACCESS_KEY": "tests",
     "AWS_DEFAULT_REGION": "us-east-1",
 }
-PATIENT = {"config_kwargs": {"connect_timeout": LONG, "read_timeout": LONG}}
+PATIENT = {"config_kwargs": {"connect_timeout": HANG_SECONDS, "read_timeout": HANG_SECONDS}}
 """Settings of s3fs, which else gives up after 5 and 15 seconds."""
 
 

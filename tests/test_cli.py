@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from engines.reference import noise
-from timeouts import LONG
+from timeouts import HANG_SECONDS
 from zoo import build
 
 import lookback
@@ -198,7 +198,7 @@ def test_a_shell_can_complete_commands():
     env |= {"COMP_WORDS": "lookback eng", "COMP_CWORD": "1"}
     code = "from lookback.cli import app; app(prog_name='lookback')"
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LONG)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.stdout.split() == ["engines"], done.stderr
 
 
@@ -249,7 +249,9 @@ def test_help_and_import_load_neither_torch_nor_transformers():
             "heavy = {'torch', 'transformers', 'pandas', 'pyarrow', 'jinja2'} & set(sys.modules)\n"
         )
         code += "assert not heavy, heavy"
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=LONG)
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, timeout=HANG_SECONDS
+        )
 
 
 def test_without_a_terminal_progress_is_a_line_now_and_then(monkeypatch, capsys):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from timeouts import LONG
+from timeouts import HANG_SECONDS
 
 from lookback.benchmarks.base import get_benchmark
 from lookback.cli.app import complete_scorer
@@ -140,7 +140,7 @@ def test_help_and_completion_load_nothing_heavy(arguments):
     code += "heavy = {'torch', 'transformers', 'numpy', 'pandas', 'pyarrow', 'PIL', 'jinja2'}\n"
     code += "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LONG, env=env
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS, env=env
     )
     assert done.returncode == 0, done.stderr
     assert ("judge" if arguments == "complete" else "ookback") in done.stdout

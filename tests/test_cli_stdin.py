@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from PIL import Image
-from timeouts import LONG
+from timeouts import HANG_SECONDS
 
 NO_MODEL = ("--model", "/no/such/model")
 """Loaded, it would fail in other words."""
@@ -232,8 +232,10 @@ def test_what_is_no_image_is_named(command, stdin):
 def test_a_pipe_of_a_shell(tmp_path):
     """As a shell has it, without a file: the bytes come as they come."""
     command = [sys.executable, "-m", "lookback.cli", "ask", "-", "what?", *NO_MODEL]
-    done = subprocess.run(command, input=b"no image", capture_output=True, timeout=LONG)
+    done = subprocess.run(command, input=b"no image", capture_output=True, timeout=HANG_SECONDS)
     assert (done.returncode, b"stdin: <8 bytes> is not an image" in done.stderr) == (1, True)
     closed = "exec <&-; exec " + " ".join(map(str, command)).replace("what?", "'what?'")
-    done = subprocess.run(["sh", "-c", closed], capture_output=True, timeout=LONG, env=os.environ)
+    done = subprocess.run(
+        ["sh", "-c", closed], capture_output=True, timeout=HANG_SECONDS, env=os.environ
+    )
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)

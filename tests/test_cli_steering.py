@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from timeouts import LONG
+from timeouts import HANG_SECONDS
 
 from lookback.benchmarks.base import get_benchmark
 from lookback.cli import steering
@@ -167,7 +167,7 @@ def test_a_terminal_sees_them_fall_away(picture):
             seen += part
     except OSError:  # Linux says so that the other side is closed
         pass
-    out = process.communicate(timeout=LONG)[0].decode()
+    out = process.communicate(timeout=HANG_SECONDS)[0].decode()
     assert process.returncode == 0
     assert b"6 tokens: 6 -> " in seen
     assert "->" not in out

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from timeouts import LONG
+from timeouts import HANG_SECONDS
 
 ROOT = Path(__file__).parents[1]
 TOY = Path(__file__).parent / "toy_package"
@@ -17,7 +17,7 @@ def lookback(*arguments, paths=(TOY,)):
     path = os.pathsep.join(map(str, [*paths, ROOT]))
     env = os.environ | {"PYTHONPATH": path, "LOOKBACK_PLUGINS": ""}
     command = [sys.executable, "-m", "lookback.cli", *map(str, arguments)]
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=LONG)
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=HANG_SECONDS)
 
 
 def listed(*arguments, **settings):

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageFile
-from timeouts import LONG
+from timeouts import HANG_SECONDS
 
 from lookback.conversations import Conversation
 from lookback.images import SCANS, SERVED, SIDE, SLOW_PIXELS, load_images, stored_image
@@ -353,7 +353,7 @@ def test_a_side_has_a_longest_length(decoded, monkeypatch):
 def test_two_threads_open_pictures_at_once(monkeypatch, png):
     Image.init()
     factory, accept = Image.OPEN["PNG"]
-    both = threading.Barrier(2, timeout=LONG)
+    both = threading.Barrier(2, timeout=HANG_SECONDS)
 
     def opened(source, name):
         both.wait()

@@ -1,6 +1,6 @@
 """What users install: the wheel, built from a clean copy, in an environment with nothing else.
 
-Takes minutes (torch is installed once more), so it is in the last tier: `make test-wheel`, `make test-rest`.
+Takes minutes (torch is installed once more), so it is in the last tier (`make test-rest`).
 """
 
 import base64
@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from timeouts import LONG
+from timeouts import HANG_SECONDS
 
 import lookback
 from lookback.benchmarks.base import get_benchmark
@@ -72,7 +72,7 @@ def server(environment, wheel, tmp_path_factory):
     )
     yield process.stdout.readline().strip()
     process.terminate()
-    process.wait(LONG)
+    process.wait(HANG_SECONDS)
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):

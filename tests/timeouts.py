@@ -2,7 +2,7 @@
 
 import time
 
-LONG = 600
+HANG_SECONDS = 600
 """Seconds after which something hangs: far more than anything takes on a busy machine."""
 
 # Of the real clock, also while a test has a false one.
@@ -11,7 +11,7 @@ _now, _sleep = time.monotonic, time.sleep
 
 def wait_until(condition):
     """Return as soon as a condition holds that another thread or process brings about."""
-    end = _now() + LONG
+    end = _now() + HANG_SECONDS
     while not condition():
-        assert _now() < end, f"nothing came of it in {LONG} s"
+        assert _now() < end, f"nothing came of it in {HANG_SECONDS} s"
         _sleep(0.001)

@@ -6,8 +6,8 @@ import threading
 import pytest
 from chromium import emulate, logs, needs_chromium
 from made_cases import make_cases, make_folder
-from patience import PATIENCE
 from strict_html import Page
+from timeouts import HANG_SECONDS
 
 from lookback.annotation.page import file_page, served_page
 from lookback.annotation.server import Server
@@ -25,7 +25,7 @@ def settle(browser, shown="case"):
 
     ready = f"""return document.getElementById('main').ariaBusy === 'false' &&
                 !document.getElementById('{shown}').hidden"""
-    WebDriverWait(browser, PATIENCE, 0.01).until(lambda b: b.execute_script(ready))
+    WebDriverWait(browser, HANG_SECONDS, 0.01).until(lambda b: b.execute_script(ready))
 
 
 def enter(browser, rater, set_=None, shown="case"):
@@ -215,7 +215,7 @@ def test_the_picture_is_enlarged(show):
     scale = "return document.getElementById('scale').textContent"
     opened = "return document.getElementById('zoom').open"
     press(browser, "z")
-    WebDriverWait(browser, PATIENCE, 0.01).until(lambda b: b.execute_script(scale) == "100 %")
+    WebDriverWait(browser, HANG_SECONDS, 0.01).until(lambda b: b.execute_script(scale) == "100 %")
     fit = browser.execute_script(width)
     press(browser, "++")
     assert browser.execute_script(scale) == "200 %"
@@ -319,7 +319,7 @@ def test_no_page_names_a_scorer_and_html_is_strict():
 def test_served_a_vote_is_kept_before_the_next_case_shows(browser, serve, monkeypatch):
     server = serve(make_cases((3, 3)))
     let_go, put = threading.Event(), server.votes.put
-    monkeypatch.setattr(server.votes, "put", lambda *vote: (let_go.wait(PATIENCE), put(*vote)))
+    monkeypatch.setattr(server.votes, "put", lambda *vote: (let_go.wait(HANG_SECONDS), put(*vote)))
     enter(browser, "hal")
     browser.execute_script("document.querySelector('[data-choice=tie]').click()")
     busy = "return document.getElementById('main').ariaBusy"

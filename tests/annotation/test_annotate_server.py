@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import pytest
 from made_cases import make_cases, make_folder
-from patience import PATIENCE
+from timeouts import HANG_SECONDS
 
 from lookback.annotation.server import MOST, Server
 from lookback.annotation.votes import VoteFile, read_sqlite
@@ -26,7 +26,7 @@ JSON = {"Content-Type": "application/json"}
 def ask(url, path, body, headers=JSON):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(url + path, data, headers)
-    with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
+    with urllib.request.urlopen(request, timeout=HANG_SECONDS) as reply:
         return json.loads(reply.read())
 
 
@@ -126,7 +126,7 @@ def test_a_client_that_goes_away_leaves_no_traceback(served, capsys, monkeypatch
         with socket.create_connection(served.server_address) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
             client.sendall(sent)
-        assert over.acquire(timeout=PATIENCE)
+        assert over.acquire(timeout=HANG_SECONDS)
     assert capsys.readouterr().err == ""
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 from chat_server import begin, completion, raw, serve, status
-from timeouts import LONG, wait_until
+from timeouts import HANG_SECONDS, wait_until
 
 from lookback.benchmarks import language_model_judge
 from lookback.benchmarks.endpoint import Endpoint
@@ -112,7 +112,11 @@ def test_verdicts_are_read_from_replies(reply, verdict):
 @pytest.fixture
 def judge_at(tmp_path):
     def judge_at(url, **options):
-        options = {"cache": tmp_path / "judge.jsonl", "pause": 0.01, "timeout": LONG} | options
+        options = {
+            "cache": tmp_path / "judge.jsonl",
+            "pause": 0.01,
+            "timeout": HANG_SECONDS,
+        } | options
         return LanguageModelJudge("the-model", url=url, key="secret", **options)
 
     return judge_at
@@ -262,7 +266,7 @@ def test_a_refusal_is_not_repeated(judge_at, code):
 
 
 def test_a_model_without_a_temperature_is_asked_without(judge_at):
-    together = threading.Barrier(4, timeout=LONG)
+    together = threading.Barrier(4, timeout=HANG_SECONDS)
 
     def behave(number, _):
         if "temperature" in endpoint.requests[number - 1]:
@@ -285,7 +289,7 @@ def test_nobody_to_ask_is_an_error(judge_at):
 
 
 def test_many_are_asked_at_once_and_verdicts_keep_their_order(judge_at):
-    together = threading.Barrier(4, timeout=LONG)
+    together = threading.Barrier(4, timeout=HANG_SECONDS)
     done = []
 
     def behave(number, text):
@@ -444,9 +448,11 @@ def test_an_interruption_ends_at_once_while_the_endpoint_hangs(tmp_path):
         command = [sys.executable, "-c", script, url, tmp_path / "judge.jsonl"]
         process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
         try:
-            assert asked.wait(LONG)
+            assert asked.wait(HANG_SECONDS)
             process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=LONG)  # far less than it would wait for replies
+            _, said = process.communicate(
+                timeout=HANG_SECONDS
+            )  # far less than it would wait for replies
         finally:
             process.kill()
             held.set()

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from timeouts import LONG
+from timeouts import HANG_SECONDS
 
 import lookback
 from lookback.benchmarks.base import get_benchmark
@@ -33,7 +33,10 @@ def scene(tmp_path_factory):
 
 def run(code, *arguments):
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=LONG
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     return done

@@ -314,7 +314,7 @@ def next_position(name, inputs):
 
 
 def changes_rotation(model, position):
-    """Whether the model's frequencies change at a position: Qwen2-VL's never do in transformers 5.16."""
+    """Whether frequencies change at a position; those of Qwen2-VL in transformers 5.16 never do."""
     rotary = copy.deepcopy(model.model.language_model.rotary_emb)
     before = rotary.inv_freq.clone()
     rotary(torch.zeros(1), torch.full((3, 1, 1), position))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from engines.reference import QUESTION, eager_maps, inputs_of, noise, whole
 from engines.test_stops import Spelling
-from timeouts import LONG
+from timeouts import HANG_SECONDS
 from zoo import build
 
 import lookback
@@ -161,7 +161,7 @@ def test_the_last_is_heard_when_the_engine_is_free_again(engine):
         if all(c.finish != WRITING for c in some):
             other = threading.Thread(target=lambda: free.append(engine.score(noise(), "?", ["a"])))
             other.start()
-            other.join(LONG)
+            other.join(HANG_SECONDS)
 
     engine.sample(noise(), QUESTION, 2, **DRAW, listen=Listener(hear, every=3600))
     assert len(free) == 1

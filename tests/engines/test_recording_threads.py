@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from engines.reference import QUESTION, eager_signals, inputs_of, noise
-from timeouts import LONG, wait_until
+from timeouts import HANG_SECONDS, wait_until
 from transformers import DynamicCache, TextIteratorStreamer
 from zoo import OLDEST, build
 
@@ -49,7 +49,7 @@ def state(model):
 def in_thread(function, *args, **kwargs):
     """What a function returns, or raises, in a thread of its own."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(function, *args, **kwargs).result(timeout=LONG)
+        return pool.submit(function, *args, **kwargs).result(timeout=HANG_SECONDS)
 
 
 class Gate:
@@ -62,7 +62,7 @@ class Gate:
         self.left -= 1
         if self.left == 0:
             self.reached.set()
-            assert self.open.wait(LONG)
+            assert self.open.wait(HANG_SECONDS)
 
     def end(self):
         pass
@@ -71,7 +71,7 @@ class Gate:
 def test_a_streamer_in_a_thread(lb):
     """The usual way to stream: the return value of generate is lost with its thread."""
     before = state(lb.model)
-    streamer = TextIteratorStreamer(lb.processor.tokenizer, skip_prompt=True, timeout=LONG)
+    streamer = TextIteratorStreamer(lb.processor.tokenizer, skip_prompt=True, timeout=HANG_SECONDS)
     with lookback.record(lb) as rec:
         given = inputs_of(lb, noise()) | GREEDY | {"streamer": streamer}
         thread = threading.Thread(target=lb.model.generate, kwargs=given)
@@ -103,10 +103,10 @@ def test_two_calls_at_once_in_one_block(lb):
     gate = Gate()
     with lookback.record(lb) as rec, ThreadPoolExecutor(1) as pool:
         slow = pool.submit(lb.model.generate, **inputs_of(lb, noise(1)), **GREEDY, streamer=gate)
-        assert gate.reached.wait(LONG)
+        assert gate.reached.wait(HANG_SECONDS)
         quick = lb.model.generate(**inputs_of(lb, noise(2)), **GREEDY)
         gate.open.set()
-        slow = slow.result(LONG)
+        slow = slow.result(HANG_SECONDS)
     check(lb, rec.candidates(slow), noise(1))
     check(lb, rec.candidates(quick), noise(2))
 
@@ -117,12 +117,12 @@ def test_a_block_left_while_a_call_is_at_work(lb):
     with ThreadPoolExecutor(1) as pool:
         with lookback.record(lb) as rec:
             slow = pool.submit(lb.model.generate, **inputs_of(lb, noise()), **GREEDY, streamer=gate)
-            assert gate.reached.wait(LONG)
+            assert gate.reached.wait(HANG_SECONDS)
         assert "generate" not in vars(lb.model)
         with lookback.record(lb) as other:
             quick = lb.model.generate(**inputs_of(lb, noise(2)), **GREEDY)
         gate.open.set()
-        slow = slow.result(LONG)
+        slow = slow.result(HANG_SECONDS)
     assert state(lb.model) == before
     check(lb, rec.candidates(slow), noise())
     check(lb, other.candidates(quick), noise(2))
@@ -137,7 +137,7 @@ def test_two_threads_with_blocks_on_two_models(names):
     ready = threading.Barrier(2)
 
     def work(one, image):
-        ready.wait(LONG)
+        ready.wait(HANG_SECONDS)
         found = []
         for _ in range(4):
             with lookback.record(one) as rec:
@@ -282,13 +282,13 @@ class Relay:
         self.turn[me].clear()
         self.turn[1 - me].set()
         if not self.done:
-            assert self.turn[me].wait(LONG)
+            assert self.turn[me].wait(HANG_SECONDS)
 
     def run(self, works):
         """What two functions return that are given a function to call after each step."""
 
         def work(me):
-            assert self.turn[me].wait(LONG)
+            assert self.turn[me].wait(HANG_SECONDS)
             try:
                 return works[me](lambda *_, **__: self.hand_on(me) or False)
             finally:
@@ -297,7 +297,7 @@ class Relay:
 
         with ThreadPoolExecutor(2) as pool:
             jobs = [pool.submit(work, me) for me in (0, 1)]
-            return [job.result(LONG) for job in jobs]
+            return [job.result(HANG_SECONDS) for job in jobs]
 
 
 def own_loop(lb, image):
@@ -439,7 +439,7 @@ def test_a_pass_that_waits_while_the_block_ends_goes_on(lb):
         job = pool.submit(torch.no_grad()(model), **inputs)
         wait_until(lambda: turns._waiting)
         block.close()
-    job.result(LONG)
+    job.result(HANG_SECONDS)
     assert is_free(model)
 
 
@@ -459,7 +459,7 @@ def test_inner_models_take_turns_too(lb):
         thread.start()
         wait_until(lambda: turns_of(lb.model)._waiting)
         assert not done
-    thread.join(LONG)
+    thread.join(HANG_SECONDS)
     assert done
 
 

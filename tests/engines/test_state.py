@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from engines.reference import QUESTION, eager_signals, inputs_of, noise, prefill
-from timeouts import LONG, wait_until
+from timeouts import HANG_SECONDS, wait_until
 from transformers import DynamicCache
 from zoo import build
 from zoo.configs_odd import build_odd
@@ -320,11 +320,11 @@ def test_a_model_is_borrowed_by_one_thread_at_a_time():
                    ((one, "same"), (other, "other"))]  # fmt: skip
         for thread in threads:
             thread.start()
-        threads[1].join(LONG)
+        threads[1].join(HANG_SECONDS)
         wait_until(lambda: turns_of(one)._waiting)
         assert entered["other"].is_set()
         assert not entered["same"].is_set()
-    threads[0].join(LONG)
+    threads[0].join(HANG_SECONDS)
     assert entered["same"].is_set()
 
 

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import pytest
 import torch
 from engines.reference import QUESTION, inputs_of, noise
-from timeouts import LONG, wait_until
+from timeouts import HANG_SECONDS, wait_until
 from transformers import DynamicCache
 from zoo import build
 
@@ -75,7 +75,7 @@ class Crowd:
 
     def join(self):
         for thread in self.threads:
-            thread.join(LONG)
+            thread.join(HANG_SECONDS)
             assert not thread.is_alive()
 
 
@@ -89,7 +89,7 @@ class InterruptedLock:
         self.granted.set()
 
     def acquire(self):
-        assert self.granted.wait(WAIT)
+        assert self.granted.wait(HANG_SECONDS)
         raise KeyboardInterrupt
 
 
@@ -146,10 +146,10 @@ class TestTurns:
             assert turns.acquire()
             turns.release()
             turns.offer()  # to nobody
-            assert not pool.submit(turns.acquire, blocking=False).result(LONG)
+            assert not pool.submit(turns.acquire, blocking=False).result(HANG_SECONDS)
             with pytest.raises(RuntimeError, match="does not have it"):
-                pool.submit(turns.release).result(LONG)
-            pool.submit(turns.offer).result(LONG)  # has nothing to offer
+                pool.submit(turns.release).result(HANG_SECONDS)
+            pool.submit(turns.offer).result(HANG_SECONDS)  # has nothing to offer
         with pytest.raises(RuntimeError, match="does not have it"):
             turns.release()
 
@@ -162,7 +162,7 @@ class TestTurns:
         def hold():
             with turns:
                 inside.set()
-                assert leave.wait(LONG)
+                assert leave.wait(HANG_SECONDS)
 
         def awaited():
             return [one.thread for one in list(turns._waiting) if one.granted.awaited]
@@ -179,7 +179,7 @@ class TestTurns:
         holder, killer = threading.Thread(target=hold), threading.Thread(target=interrupt)
         if how == "acquire":
             holder.start()
-            assert inside.wait(LONG)
+            assert inside.wait(HANG_SECONDS)
             killer.start()
             with pytest.raises(KeyboardInterrupt):
                 turns.acquire()
@@ -194,7 +194,7 @@ class TestTurns:
             turns.release()
         leave.set()
         for thread in (holder, killer):
-            thread.join(LONG)
+            thread.join(HANG_SECONDS)
         wait_until(lambda: len(done) == 1)
         assert not turns._lost
         assert turns.acquire(blocking=False)  # nobody has it, nobody waits
@@ -219,7 +219,7 @@ class TestTurns:
         wait_until(lambda: turns._waiting or turns._holder == holder.ident)
         with pytest.raises(KeyboardInterrupt):
             turns.offer() if depth else turns.acquire()
-        holder.join(WAIT)
+        holder.join(HANG_SECONDS)
         crowd.join()
         assert log == [True]
         for _ in range(depth):
@@ -245,7 +245,7 @@ class TestTurns:
             turns.offer()
             assert log
             assert turns._since == clock.now
-        thread.join(LONG)
+        thread.join(HANG_SECONDS)
         assert turns_file.Turns(0.5).least == 0.5
 
     def test_each_model_has_its_own(self):
@@ -297,7 +297,7 @@ class TestLoan:
             wait_until(lambda: turns._waiting)
             inner.offer()
             assert not seen
-        thread.join(LONG)
+        thread.join(HANG_SECONDS)
         assert seen == [True]
 
 
@@ -311,7 +311,7 @@ class TestForkedProcess:
 
         def hold():
             with Loan(model, {model: {"rope_deltas": torch.tensor(2)}}), Loan(model):
-                assert leave.wait(WAIT)
+                assert leave.wait(HANG_SECONDS)
 
         holder = threading.Thread(target=hold)
         holder.start()
@@ -338,7 +338,7 @@ class TestForkedProcess:
             vars(turns).update(held)
             turns._waiting.extend(waiting)
             leave.set()
-        holder.join(WAIT)
+        holder.join(HANG_SECONDS)
         crowd.join()
 
     def test_a_turn_that_this_thread_has_goes_on(self):
@@ -406,7 +406,7 @@ def test_each_gets_what_it_gets_alone(name, small_pieces):
         wait_until(lambda: len(lb._lock._waiting) == len(work))
         lb._lock.offer()
         lb._lock.offer()
-    found = {task: numbers(one.result(LONG)) for task, one in found.items()}
+    found = {task: numbers(one.result(HANG_SECONDS)) for task, one in found.items()}
     assert found == alone  # to the last bit
     assert torch.equal(rng, torch.random.get_rng_state())
     assert_same_state(snapshot(lb.model), left)
@@ -447,7 +447,7 @@ def test_three_at_work_take_steps_in_turn():
         found = [pool.submit(draw, i) for i in range(3)]
         wait_until(lambda: len(lock._waiting) == 3)
     for one in found:
-        one.result(LONG)
+        one.result(HANG_SECONDS)
     at = {i: [k for k, (who, _) in enumerate(log) if who == i] for i in range(3)}
     steps = min(map(len, at.values()))
     assert steps > 3
@@ -476,7 +476,7 @@ def test_a_short_question_does_not_wait_for_a_long_one():
     thread = threading.Thread(target=lambda: lb.score(noise(), "?", ["red"]))
     lb.end_tokens, lb._lock._hand_on = [], hand_on
     lb.sample(noise(), QUESTION, 3, max_new_tokens=20, seed=1, progress=tell)
-    thread.join(LONG)
+    thread.join(HANG_SECONDS)
     last = max(k for k, entry in enumerate(log) if entry == "short")
     assert len([entry for entry in log[:last] if entry != "short"]) <= 3
     assert log[-1] == 20
@@ -499,9 +499,9 @@ def test_what_goes_wrong_in_one_leaves_the_others_right():
         failed = [pool.submit(one) for one in bad]
         found = {task: pool.submit(run) for task, run in work.items()}
         wait_until(lambda: len(lb._lock._waiting) > len(work))
-    assert {task: numbers(one.result(LONG)) for task, one in found.items()} == alone
-    assert isinstance(failed[0].exception(LONG), OSError)
-    assert isinstance(failed[1].exception(LONG), ValueError)
+    assert {task: numbers(one.result(HANG_SECONDS)) for task, one in found.items()} == alone
+    assert isinstance(failed[0].exception(HANG_SECONDS), OSError)
+    assert isinstance(failed[1].exception(HANG_SECONDS), ValueError)
     assert lb._lock.acquire(blocking=False)
     lb._lock.release()
 
@@ -527,7 +527,7 @@ def test_who_has_the_turn_may_ask_again_while_others_wait():
     with ThreadPoolExecutor(3) as pool, lb._lock:
         found = [pool.submit(ask) for _ in range(3)]
         wait_until(lambda: len(lb._lock._waiting) == 3)
-    assert [numbers(one.result(LONG)) for one in found] == [alone] * 3
+    assert [numbers(one.result(HANG_SECONDS)) for one in found] == [alone] * 3
     assert len(inner) >= 6
     assert inner == expected * (len(inner) // 2)
 
@@ -549,7 +549,7 @@ def test_ctrl_c_in_a_draw_leaves_the_others_right():
     thread = threading.Thread(target=other)
     with pytest.raises(KeyboardInterrupt):
         lb.sample(noise(1), QUESTION, 3, max_new_tokens=8, seed=1, progress=interrupt)
-    thread.join(LONG)
+    thread.join(HANG_SECONDS)
     assert found == [alone]
     assert numbers(lb.sample(noise(2), QUESTION, 3, max_new_tokens=8, seed=2)) == alone
 
@@ -575,7 +575,7 @@ class Beside:
 
     def take(self):
         if self.job is not None:
-            self.results.append(self.job.result(LONG))
+            self.results.append(self.job.result(HANG_SECONDS))
             self.job = None
 
     def __call__(self, module, args):

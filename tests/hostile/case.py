@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from patience import PATIENCE
+from timeouts import HANG_SECONDS
 
 TOY = str(Path(__file__).parents[1] / "toy_engine.py")
 FAST = ("--plugin", TOY, "--engine", "toy")
@@ -22,7 +22,7 @@ class Limits:
         memory: bytes of the whole process; with all that it imported it has 0.3 GiB.
     """
 
-    seconds: int = PATIENCE
+    seconds: int = HANG_SECONDS
     cpu_seconds: int = 20
     memory: int = 3 * 2**29
 

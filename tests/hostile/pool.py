@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
-from patience import PATIENCE
+from timeouts import HANG_SECONDS
 
 TESTS = Path(__file__).parents[1]
 
@@ -42,7 +42,7 @@ class RemoteWorker:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(PATIENCE)
+        self.process.wait(HANG_SECONDS)
 
 
 def try_all(names, workers):

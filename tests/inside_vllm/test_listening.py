@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from engines.reference import noise
 from inside_vllm.test_equality import CLOSE, DRAW, equal, held
-from patience import PATIENCE
 from server.clock import pass_time, run, turns
 from server.held_engine import happens, until
+from timeouts import HANG_SECONDS
 
 from lookback.engines.listening import Listener
 from lookback.engines.vllm.writing import Writing, tell_meanwhile
@@ -268,7 +268,7 @@ def _threads(work):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(HANG_SECONDS)
         assert not thread.is_alive()
 
 
@@ -309,7 +309,7 @@ def test_who_is_slow_to_hear_holds_up_nobody_else(inside):
     waited = []
 
     def hear(some):
-        waited.append(done.wait(PATIENCE))
+        waited.append(done.wait(HANG_SECONDS))
 
     def slow():
         inside.sample(noise(1), QUESTION, 2, seed=1, **LONG, listen=Listener(hear, every=0))
@@ -343,7 +343,7 @@ def test_who_waits_in_the_queue_hears_so_and_can_give_up(inside):
             inside.sample(noise(1), QUESTION, 512, seed=1, **LONG, listen=listen)
 
     def wait():
-        assert seated.wait(PATIENCE)
+        assert seated.wait(HANG_SECONDS)
         with pytest.raises(GivenUp):
             inside.sample(noise(2), QUESTION, 2, seed=1, **DRAW, listen=waiting.listener)
 

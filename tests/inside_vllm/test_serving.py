@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from documents import ROOT, blocks, read
 from engines.reference import noise
-from patience import PATIENCE
+from timeouts import HANG_SECONDS
 
 import lookback
 from lookback.embedded import LVLM
@@ -38,11 +38,11 @@ def server(tmp_path_factory):
     environment = os.environ | {"VLLM_PLUGINS": "lookback"}
     process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
     try:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + HANG_SECONDS
         while True:
             assert process.poll() is None, Path(log.name).read_text()[-3000:]
             try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=PATIENCE)
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=HANG_SECONDS)
                 break
             except OSError:
                 assert time.monotonic() < end, Path(log.name).read_text()[-3000:]
@@ -50,7 +50,7 @@ def server(tmp_path_factory):
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(PATIENCE)
+        process.wait(HANG_SECONDS)
 
 
 def messages():
@@ -69,7 +69,7 @@ def post(server, **body):
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{server}/v1/chat/completions", data, headers)
     try:
-        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+        with urllib.request.urlopen(request, timeout=HANG_SECONDS) as response:
             return response.status, json.load(response)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from chromium import emulate, logs, needs_chromium
 from made_looks import TOKENS, make_look, make_picture, make_tiled, scene
-from patience import PATIENCE
 from strict_html import Page
+from timeouts import HANG_SECONDS
 
 from lookback.heat import COLORS, STRONGEST
 from lookback.look import Picture
@@ -46,7 +46,7 @@ def settle(browser):
     from selenium.webdriver.support.ui import WebDriverWait
 
     ready = "return document.getElementById('look').ariaBusy"
-    WebDriverWait(browser, PATIENCE, 0.01).until(lambda b: b.execute_script(ready) == "false")
+    WebDriverWait(browser, HANG_SECONDS, 0.01).until(lambda b: b.execute_script(ready) == "false")
 
 
 def word(browser, number):

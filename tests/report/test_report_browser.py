@@ -12,8 +12,8 @@ import pytest
 from browsing import click, put, ranking, settle, text
 from chromium import emulate, logs, needs_chromium
 from made_runs import make_run, write_shard
-from patience import PATIENCE
 from PIL import Image
+from timeouts import HANG_SECONDS
 
 from lookback.report import report
 from lookback.runs import Run
@@ -297,7 +297,7 @@ def arrive(browser, item):
     """Wait for the item that the history leads to."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    wait = WebDriverWait(browser, PATIENCE, 0.01)
+    wait = WebDriverWait(browser, HANG_SECONDS, 0.01)
     wait.until(lambda _: here(browser) == f"scenes-caption/test/{item}")
     settle(browser)
 
@@ -427,7 +427,9 @@ def picture(browser):
 
     browser.execute_script(KEEP)
     click(browser, browser.find_element("id", "copy"))
-    kept = WebDriverWait(browser, PATIENCE).until(lambda b: b.execute_script("return window.kept"))
+    kept = WebDriverWait(browser, HANG_SECONDS).until(
+        lambda b: b.execute_script("return window.kept")
+    )
     assert text(browser, "#copied") == "copied"
     return Image.open(io.BytesIO(base64.b64decode(kept.partition(",")[2]))).convert("RGB")
 
@@ -470,7 +472,7 @@ def test_without_a_clipboard_the_picture_is_a_file(opened, tmp_path):
     opened.execute_script("navigator.clipboard.write = () => Promise.reject(new Error('no'))")
     click(opened, opened.find_element("id", "copy"))
     saved = tmp_path / "scenes-caption-test-0.png"
-    wait = WebDriverWait(opened, PATIENCE)
+    wait = WebDriverWait(opened, HANG_SECONDS)
     wait.until(lambda _: saved.exists() and saved.stat().st_size)
     wait.until(lambda browser: saved.name in text(browser, "#copied"))
     assert Image.open(saved).size[0] == 2000

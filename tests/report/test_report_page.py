@@ -12,8 +12,8 @@ import pytest
 from browsing import click, put, ranking, settle, text
 from chromium import emulate, logs, needs_chromium
 from made_runs import make_run, write_shard
-from patience import PATIENCE
 from PIL import Image
+from timeouts import HANG_SECONDS
 
 from lookback.report import report
 from lookback.runs import Run
@@ -427,7 +427,9 @@ def test_a_figure_fills_its_section_and_has_the_pages_scheme(opened, width, sche
     emulate(opened, width, scheme)
     image = opened.find_element("css selector", "#study-main figure img")
     small = "return arguments[0].currentSrc === arguments[0].previousElementSibling?.srcset"
-    WebDriverWait(opened, PATIENCE, 0.01).until(  # the browser loads the other one when it is due
+    WebDriverWait(
+        opened, HANG_SECONDS, 0.01
+    ).until(  # the browser loads the other one when it is due
         lambda browser: browser.execute_script(small, image) == (width == 420)
     )
     room, has, card = opened.execute_script(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from test_producing import results
-from timeouts import LONG
+from timeouts import HANG_SECONDS
 
 from lookback.runs import Run
 from lookback.runs.layout import lock
@@ -44,7 +44,7 @@ def begin(folder, *arguments, kill=None):
 
 def end(process):
     """The status of a process, and what it and all that it started wrote to stderr."""
-    _, said = process.communicate(timeout=LONG)
+    _, said = process.communicate(timeout=HANG_SECONDS)
     return process.returncode, said.decode()
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from documents import blocks, read
 from test_producing import results
-from timeouts import LONG
+from timeouts import HANG_SECONDS
 from toy_engine import ToyEngine
 
 import lookback
@@ -38,7 +38,10 @@ TOY = {"benchmark": "scenes-vqa", "limit": 35, "n": 2, "engine": "toy"}
 def ray():
     library = import_ray()
     # Ray's own limits, of 60 and 10 seconds.
-    patient = {"worker_register_timeout_seconds": LONG, "health_check_timeout_ms": 1000 * LONG}
+    patient = {
+        "worker_register_timeout_seconds": HANG_SECONDS,
+        "health_check_timeout_ms": 1000 * HANG_SECONDS,
+    }
     library.init(
         num_cpus=2,
         include_dashboard=False,

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from s3_server import make_bucket
 from test_producing import ITEMS, plan, results
-from timeouts import LONG
+from timeouts import HANG_SECONDS
 from toy_engine import ToyEngine
 
 from lookback.report import report
@@ -328,16 +328,16 @@ class TestLease:
         monkeypatch.setattr(lease, "threading", parts)
         held = lock(memory)
         pause = held._end
-        assert pause.begun.acquire(timeout=LONG)
+        assert pause.begun.acquire(timeout=HANG_SECONDS)
         assert pause.seconds == lease.RENEWED < lease.VOID
         now += pause.seconds
         pause.over.release()
-        assert pause.begun.acquire(timeout=LONG)  # the next one
+        assert pause.begun.acquire(timeout=HANG_SECONDS)  # the next one
         assert json.loads((memory / LOCK).read_bytes())["time"] == now
         held.check()
         self.leave(memory, machine="thief 1")
         pause.over.release()
-        held._renewing.join(LONG)
+        held._renewing.join(HANG_SECONDS)
         with pytest.raises(RunError, match="on thief"):
             held.check()
         held.release()

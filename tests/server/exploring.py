@@ -3,7 +3,7 @@
 import json
 
 from chromium import emulate, logs
-from patience import PATIENCE
+from timeouts import HANG_SECONDS
 
 ABOUT = {
     "model": "some/model",
@@ -26,7 +26,7 @@ def wait(browser, condition):
     """Until a condition in JavaScript holds; what it is then."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(browser, PATIENCE, 0.02).until(
+    return WebDriverWait(browser, HANG_SECONDS, 0.02).until(
         lambda b: b.execute_script(f"return {condition}")
     )
 

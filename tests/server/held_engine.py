@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 
-from patience import PATIENCE
+from timeouts import HANG_SECONDS
 from toy_engine import ToyEngine
 
 
@@ -46,7 +46,7 @@ class HeldEngine(ToyEngine):
 
 def until(condition):
     """Wait for something that another thread does."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + HANG_SECONDS
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.005)
@@ -54,7 +54,7 @@ def until(condition):
 
 async def happens(condition):
     """The same for something that the event loop does; its own time may stand still."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + HANG_SECONDS
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.001)

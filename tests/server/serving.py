@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 
 import httpx
-from patience import PATIENCE
+from timeouts import HANG_SECONDS
 
 import lookback
 from lookback.benchmarks.scenes.render import render
@@ -29,7 +29,7 @@ def patient(settings):
     """The same, but deadlines that nobody set are long: a slow machine makes no request late."""
     usual, limits = Limits(), settings.limits
     unset = [n for n in ("seconds", "body_seconds") if getattr(limits, n) == getattr(usual, n)]
-    return replace(settings, limits=replace(limits, **dict.fromkeys(unset, PATIENCE)))
+    return replace(settings, limits=replace(limits, **dict.fromkeys(unset, HANG_SECONDS)))
 
 
 @contextmanager
@@ -40,13 +40,13 @@ def serving(engine, settings=None):
     bound, server = listen("127.0.0.1", 0), make_server(app, settings)
     thread = threading.Thread(target=server.run, args=([bound],), daemon=True)
     thread.start()
-    with httpx.Client(base_url=address(bound), timeout=PATIENCE) as client:
+    with httpx.Client(base_url=address(bound), timeout=HANG_SECONDS) as client:
         client.app, client.server, client.thread = app, server, thread
         try:
             yield client
         finally:
             server.should_exit = True
-            thread.join(PATIENCE)
+            thread.join(HANG_SECONDS)
             assert not thread.is_alive()
 
 

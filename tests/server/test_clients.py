@@ -8,8 +8,8 @@ import subprocess
 import openai
 import pytest
 from node_packages import needs_node, packages
-from patience import PATIENCE
 from server.serving import asked, embedded, plain, scene_uri
+from timeouts import HANG_SECONDS
 
 DRAW = {"seed": 7, "temperature": 1.0, "top_p": 0.9, "max_tokens": 60}
 
@@ -91,7 +91,7 @@ def test_openai_node(address, best):
         ["node", script, packages(), address, scene_uri()],
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=HANG_SECONDS,
     )
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)

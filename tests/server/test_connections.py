@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from unittest.mock import Mock
 
 import pytest
-from patience import PATIENCE
 from server.clock import pass_time, run, turns
 from server.held_engine import HeldEngine, until
 from server.serving import asked, connected, serving
+from timeouts import HANG_SECONDS
 from uvicorn import Config
 from uvicorn.server import ServerState
 
@@ -33,7 +33,7 @@ def serve(engine, **limits):
 @contextmanager
 def connection(client, address="127.0.0.1"):
     place = (client.base_url.host, client.base_url.port)
-    with socket.create_connection(place, PATIENCE, source_address=(address, 0)) as found:
+    with socket.create_connection(place, HANG_SECONDS, source_address=(address, 0)) as found:
         yield found
 
 
@@ -68,7 +68,7 @@ def test_answers_that_nobody_takes_end_the_connection(engine, monkeypatch):
     with serve(engine, seconds=0.1, body_seconds=0.1) as client, connection(client) as found:
         with suppress(ConnectionError):  # on a slow machine it has ended by then
             found.sendall(HEALTH.replace(b"/health", b"/openapi.json") * 1000)
-        assert lost.wait(PATIENCE)
+        assert lost.wait(HANG_SECONDS)
 
 
 def timed(app=None):

@@ -4,8 +4,8 @@ import asyncio
 import threading
 
 import pytest
-from patience import PATIENCE
 from server.clock import turns
+from timeouts import HANG_SECONDS
 
 from lookback.server.desk import Desk, Line
 from lookback.server.errors import ApiError
@@ -39,7 +39,7 @@ def test_a_client_that_asks_often_does_not_keep_another_waiting():
 
         first = threading.Event()
         hold = asyncio.ensure_future(
-            desk.run(("z", ""), lambda: first.wait(PATIENCE), print, lambda: None)
+            desk.run(("z", ""), lambda: first.wait(HANG_SECONDS), print, lambda: None)
         )
         await turns()
         many = [asyncio.ensure_future(ask(f"many {i}", "a")) for i in range(20)]
@@ -58,7 +58,7 @@ def test_who_goes_away_leaves_the_line_and_frees_the_place():
         desk = Desk(1, 10)
         stop = threading.Event()
         hold = asyncio.ensure_future(
-            desk.run(("a", ""), lambda: stop.wait(PATIENCE), stop.set, lambda: None)
+            desk.run(("a", ""), lambda: stop.wait(HANG_SECONDS), stop.set, lambda: None)
         )
         await turns()
         waits = [
@@ -83,7 +83,7 @@ def test_a_place_that_is_given_to_who_has_just_gone_is_handed_on():
         desk = Desk(1, 10)
         stop = threading.Event()
         hold = asyncio.ensure_future(
-            desk.run(("a", ""), lambda: stop.wait(PATIENCE), print, lambda: None)
+            desk.run(("a", ""), lambda: stop.wait(HANG_SECONDS), print, lambda: None)
         )
         await turns()
         gone = asyncio.ensure_future(desk.run(("b", ""), lambda: 1, print, lambda: None))
@@ -121,7 +121,7 @@ def test_a_full_line_and_an_end():
         desk = Desk(1, 1)
         stop = threading.Event()
         hold = asyncio.ensure_future(
-            desk.run(("a", ""), lambda: stop.wait(PATIENCE), print, lambda: None)
+            desk.run(("a", ""), lambda: stop.wait(HANG_SECONDS), print, lambda: None)
         )
         await turns()
         waits = asyncio.ensure_future(desk.run(("b", ""), lambda: 1, print, lambda: None))
@@ -155,7 +155,7 @@ class HeldDesk(Desk):
         for name in names:
             who = tuple(name.split()[0].split("/"))
             work = (
-                (lambda: self.go.wait(PATIENCE))
+                (lambda: self.go.wait(HANG_SECONDS))
                 if not self.asked
                 else lambda name=name: self.done.append(name)
             )
@@ -222,7 +222,7 @@ def test_who_is_refused_hears_when_those_who_wait_will_have_been_served(seconds,
         desk.seconds = seconds
         tasks = [
             asyncio.ensure_future(
-                desk.run(("a", ""), lambda: stop.wait(PATIENCE), print, lambda: None)
+                desk.run(("a", ""), lambda: stop.wait(HANG_SECONDS), print, lambda: None)
             )
             for _ in range(6)
         ]

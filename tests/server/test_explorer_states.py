@@ -6,12 +6,12 @@ import threading
 import numpy as np
 import pytest
 from chromium import emulate, logs, needs_chromium
-from patience import PATIENCE
 from PIL import Image
 from server.exploring import ask, click, no_complaints, open_page, put, ranking, settle, text, wait
 from server.held_engine import HeldEngine, until
 from server.serving import asked as asked_for
 from server.serving import chat, embedded, serving
+from timeouts import HANG_SECONDS
 
 from lookback.server.settings import Limits, Settings
 
@@ -267,7 +267,7 @@ def test_a_server_that_goes_away_is_said_and_can_be_tried_again(browser, held):
     engine.go.set()
     open_page(browser, client)
     client.server.should_exit = True
-    client.thread.join(PATIENCE)
+    client.thread.join(HANG_SECONDS)
     put(browser, question="anyone?")
     click(browser, "#ask")
     wait(browser, "!$('problem').hidden")

@@ -4,7 +4,6 @@ import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
-from patience import PATIENCE
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -15,6 +14,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from server.serving import serving
 from strict_html import Page
+from timeouts import HANG_SECONDS
 from toy_engine import ToyEngine
 
 from lookback.server.app import make_app
@@ -43,11 +43,11 @@ def address():
 @schema.parametrize()
 @settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
 def test_answers_are_as_the_document_says(case, address):
-    case.call_and_validate(base_url=address, checks=CHECKS, timeout=PATIENCE)
+    case.call_and_validate(base_url=address, checks=CHECKS, timeout=HANG_SECONDS)
 
 
 def test_the_page_of_the_api_fetches_nothing(address):
-    page = httpx.get(f"{address}/docs", timeout=PATIENCE).text
+    page = httpx.get(f"{address}/docs", timeout=HANG_SECONDS).text
     Page(page)
     for path in schema.raw_schema["paths"]:
         assert f"{path}</code>" in page

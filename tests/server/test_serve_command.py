@@ -14,9 +14,9 @@ import warnings
 import httpx
 import numpy as np
 import pytest
-from patience import PATIENCE
 from PIL import Image
 from server.serving import asked
+from timeouts import HANG_SECONDS
 
 from lookback.cli.serve import image_limits
 from lookback.images import load_image
@@ -29,7 +29,7 @@ TOY = ["--plugin", "tests/toy_engine.py", "--engine", "toy"]
 def start(*options):
     """A server's process, and its address once it listens."""
     command = [sys.executable, "-m", "lookback.cli", "serve", "--port", "0"]
-    command += ["--deadline", str(PATIENCE), *options]
+    command += ["--deadline", str(HANG_SECONDS), *options]
     path = os.pathsep.join(["tests", os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(
         command,
@@ -51,15 +51,17 @@ def test_it_serves_and_ends(end):
     try:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", address)
         found = httpx.post(
-            f"{address}/v1/chat/completions", json=asked("a secret"), timeout=PATIENCE
+            f"{address}/v1/chat/completions", json=asked("a secret"), timeout=HANG_SECONDS
         )
         assert found.json()["lookback"]["best_of"] == 3
         assert found.json()["model"] == "first"
-        refused = httpx.post(f"{address}/v1/chat/completions", json=asked(n=5), timeout=PATIENCE)
+        refused = httpx.post(
+            f"{address}/v1/chat/completions", json=asked(n=5), timeout=HANG_SECONDS
+        )
         assert refused.status_code == 400
     finally:
         process.send_signal(end)
-        _, stderr = process.communicate(timeout=PATIENCE)
+        _, stderr = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode in (0, -end, 128 + end)
     assert "base_url=" in stderr
     assert "POST /v1/chat/completions 200" in stderr
@@ -79,9 +81,9 @@ def test_the_engine_ends_with_it(end, tmp_path):
         "def load(model=None, processor=None):\n    return Closing()\n"
     )
     process, address = start("--plugin", str(plugin), "--engine", "closing")
-    assert httpx.get(f"{address}/ready", timeout=PATIENCE).status_code == 200
+    assert httpx.get(f"{address}/ready", timeout=HANG_SECONDS).status_code == 200
     process.send_signal(end)
-    _, stderr = process.communicate(timeout=PATIENCE)
+    _, stderr = process.communicate(timeout=HANG_SECONDS)
     assert stderr.splitlines()[-1] == "closed"
 
 
@@ -163,10 +165,10 @@ def test_what_is_missing_is_named(command, monkeypatch):
 def test_questions_are_logged_and_any_name_is_taken_if_asked_for():
     process, address = start(*TOY, "--log-text", "--any-model-name")
     body = asked("a question", model="gpt-4o")
-    answer = httpx.post(f"{address}/v1/chat/completions", json=body, timeout=PATIENCE)
+    answer = httpx.post(f"{address}/v1/chat/completions", json=body, timeout=HANG_SECONDS)
     assert answer.json()["model"] == "toy"
     process.terminate()
-    _, stderr = process.communicate(timeout=PATIENCE)
+    _, stderr = process.communicate(timeout=HANG_SECONDS)
     assert "asks: 'a question'" in stderr
     assert "PNG" not in stderr
     assert "data:image" not in stderr
@@ -181,11 +183,11 @@ def test_the_log_has_short_lines_and_nothing_of_a_picture():
     picture = f"data:image/tiff;base64,{base64.b64encode(odd).decode()}"
     process, address = start(*TOY, "--log-text")
     post = f"{address}/v1/chat/completions"
-    assert httpx.post(post, json=asked("?", picture), timeout=PATIENCE).status_code == 400
-    httpx.post(post, json=asked("long " * 10_000), timeout=PATIENCE)
-    httpx.request("LONG" * 10_000, f"{address}/health", timeout=PATIENCE)
+    assert httpx.post(post, json=asked("?", picture), timeout=HANG_SECONDS).status_code == 400
+    httpx.post(post, json=asked("long " * 10_000), timeout=HANG_SECONDS)
+    httpx.request("HANG_SECONDS" * 10_000, f"{address}/health", timeout=HANG_SECONDS)
     process.terminate()
-    _, stderr = process.communicate(timeout=PATIENCE)
+    _, stderr = process.communicate(timeout=HANG_SECONDS)
     assert max(map(len, stderr.splitlines())) < LONGEST + 20
     assert stderr.count(" 400 ") == 1
     assert "LONGLONG" in stderr

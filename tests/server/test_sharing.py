@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-from patience import PATIENCE
 from PIL import Image
 from server.clock import pass_time, run
 from server.held_engine import HeldEngine, happens, until
 from server.serving import asked, chat, connected, data_uri, scene_uri, serving
+from timeouts import HANG_SECONDS
 
 from lookback.server import asking
 from lookback.server.app import make_app
@@ -40,7 +40,7 @@ def in_threads(client, names, **more):
     found = {}
 
     def ask(name):
-        with httpx.Client(base_url=client.base_url, timeout=PATIENCE) as own:
+        with httpx.Client(base_url=client.base_url, timeout=HANG_SECONDS) as own:
             found[name] = chat(own, **asked(name, **more))
 
     threads = [threading.Thread(target=ask, args=(name,)) for name in names]
@@ -169,7 +169,7 @@ def test_a_full_queue_refuses_before_the_body_is_sent(engine):
     with serve(engine, in_flight=1, queue=0) as client, connected(client, asked("a")):
         until(lambda: engine.begun == ["a"])
         with socket.create_connection(
-            (client.base_url.host, client.base_url.port), PATIENCE
+            (client.base_url.host, client.base_url.port), HANG_SECONDS
         ) as other:
             other.sendall(
                 b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
@@ -213,7 +213,7 @@ def test_the_bytes_of_all_requests_have_a_limit_and_a_client_has_half(engine):
 
 
 def test_an_end_finishes_what_is_at_work_and_sends_the_others_away(engine):
-    with serve(engine, grace=PATIENCE) as client:
+    with serve(engine, grace=HANG_SECONDS) as client:
         found, threads = in_threads(client, "abcd")
         for thread in threads:
             thread.start()
@@ -236,7 +236,7 @@ def test_an_end_gives_up_what_takes_too_long(engine):
         threads[0].start()
         until(lambda: engine.begun == ["a"])
         client.server.should_exit = True
-        client.thread.join(PATIENCE)
+        client.thread.join(HANG_SECONDS)
         assert not client.thread.is_alive()
         until(lambda: engine.given_up == ["a"])
         threads[0].join()
@@ -321,7 +321,7 @@ class SlowImages:
     def read(self, address, policy):
         if address == scene_uri(1):
             self.begun.append(address)
-            assert self.go.wait(PATIENCE)
+            assert self.go.wait(HANG_SECONDS)
         return self._read(address, policy)
 
 

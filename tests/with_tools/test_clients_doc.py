@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from documents import ROOT, blocks, read
 from node_packages import needs_node, packages
-from patience import PATIENCE
 from PIL import Image
 from server.test_serve_command import start
+from timeouts import HANG_SECONDS
 
 import lookback
 
@@ -30,7 +30,7 @@ def address():
     process, found = start()
     yield found
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=HANG_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_openai_node(address, photo, best, tmp_path):
     script.write_text(code.replace("http://127.0.0.1:8000", address))
     os.symlink(packages() / "node_modules", tmp_path / "node_modules")
     ran = subprocess.run(
-        ["node", script], cwd=photo.parent, capture_output=True, text=True, timeout=PATIENCE
+        ["node", script], cwd=photo.parent, capture_output=True, text=True, timeout=HANG_SECONDS
     )
     assert ran.returncode == 0, ran.stderr
     text, score, rank = json.loads(ran.stdout)

@@ -185,7 +185,7 @@ def test_the_log_has_short_lines_and_nothing_of_a_picture():
     post = f"{address}/v1/chat/completions"
     assert httpx.post(post, json=asked("?", picture), timeout=HANG_SECONDS).status_code == 400
     httpx.post(post, json=asked("long " * 10_000), timeout=HANG_SECONDS)
-    httpx.request("HANG_SECONDS" * 10_000, f"{address}/health", timeout=HANG_SECONDS)
+    httpx.request("LONG" * 10_000, f"{address}/health", timeout=HANG_SECONDS)
     process.terminate()
     _, stderr = process.communicate(timeout=HANG_SECONDS)
     assert max(map(len, stderr.splitlines())) < LONGEST + 20

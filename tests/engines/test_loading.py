@@ -72,11 +72,15 @@ def test_a_hub_id_that_is_not_there_names_both(name):
 
 @pytest.fixture
 def unreachable(monkeypatch, tmp_path):
-    """A hub that cannot be connected to, an empty cache; and where connections went."""
+    """A hub that cannot be connected to, an empty cache; and the attempts to connect to it.
+
+    Other threads, which libraries keep from earlier tests, know another address of the hub.
+    """
     connected = []
 
     def refuse(address, *args, **options):
-        connected.append(address)
+        if address == ("127.0.0.1", 9):
+            connected.append(address)
         raise ConnectionRefusedError(111, "Connection refused")
 
     monkeypatch.setattr("socket.create_connection", refuse)

@@ -72,14 +72,14 @@ def test_a_hub_id_that_is_not_there_names_both(name):
 
 @pytest.fixture
 def unreachable(monkeypatch, tmp_path):
-    """A hub that cannot be connected to, an empty cache; and the attempts to connect to it.
+    """A hub that cannot be connected to, an empty cache; and where connections went.
 
-    Other threads, which libraries keep from earlier tests, know another address of the hub.
+    Those of this thread: libraries keep others from earlier tests, which ask the hub, too.
     """
-    connected = []
+    connected, thread = [], threading.get_ident()
 
     def refuse(address, *args, **options):
-        if address == ("127.0.0.1", 9):
+        if threading.get_ident() == thread:
             connected.append(address)
         raise ConnectionRefusedError(111, "Connection refused")
 

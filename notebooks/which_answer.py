@@ -124,8 +124,8 @@ compare("scenes-vqa")
 # %% [markdown]
 # LookBack is well ahead of a coin and of self-certainty. It is level with mean log p, which is
 # LookBack without A, and with greedy decoding: on this model log p carries the gain. The paper
-# measured LookBack on LLaVA-1.5-7B, Qwen2.5-VL-7B and InternVL3-8B, where it leads all methods of
-# its table; mean log p and greedy decoding are not among them.
+# measured LookBack on LLaVA-1.5-7B, Qwen2.5-VL-7B and InternVL3-8B, where it has the highest
+# average of six methods; mean log p and greedy decoding are not among them.
 #
 # ## A task on which it gains nothing
 #

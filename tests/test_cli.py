@@ -18,6 +18,8 @@ from lookback.cli.app import plugins_first
 from lookback.cli.terminal import printable
 from lookback.engines import ENGINES
 from lookback.scores.base import SCORERS
+from lookback.studies import Result
+from lookback.studies.shared.tables import Table
 
 
 @pytest.fixture(scope="module")
@@ -262,3 +264,15 @@ def test_without_a_terminal_progress_is_a_line_now_and_then(monkeypatch, capsys)
         now += seconds
         update(done, 8)
     assert capsys.readouterr() == ("", "studies: 2/8, 0.18 studies/s, 33 s left\n")
+
+
+@pytest.mark.parametrize("width", [str(width) for width in range(40, 180, 10)])
+def test_no_number_of_a_study_is_cut_in_a_narrow_terminal(monkeypatch, capsys, width):
+    monkeypatch.setenv("COLUMNS", width)
+    header = [("", "Benchmark"), *(("Top-1 agreement", f"scorer {i}") for i in range(9))]
+    rows = [["Benchmarks, N=25", *(f"{i}.123 [-10.{i}, +10.{i}]"[: 5 + 20 * i] for i in range(9))]]
+    result = Result([], [Table(header, rows, "Some numbers.")], None, [])
+    terminal.show_study("some", result, [])
+    printed = capsys.readouterr().out
+    assert "\u2026" not in printed
+    assert set(re.findall(r"\S+", " ".join(rows[0]))) <= set(printed.split())

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from lookback.limits import one_line
 
 if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
     from lookback.benchmarks.evaluate import Evaluation, Listed
     from lookback.benchmarks.responses import Problem
     from lookback.engines import Progress
@@ -195,12 +197,33 @@ def show_study(name: str, result: Result, written: Sequence[AnyPath]) -> None:
         for row in table.rows:
             cells = [(c, "") if isinstance(c, str) else (c.text, c.mark) for c in row]
             shown.add_row(*(Text(printable(text), style=styles[mark]) for text, mark in cells))
-        out.print(shown)
+        # Rich cuts words that do not fit, and a number that is cut is no number.
+        cut = any("\u2026" in part.text for line in out.render_lines(shown) for part in line)
+        out.print(_stacked(shown) if cut else shown)
         out.print()
     for note in result.notes:
         out.print(f"note: {note}", highlight=False, markup=False)
     for path in written:
         print(one_line(path, LONGEST), file=sys.stderr)
+
+
+def _stacked(table: RichTable) -> RichTable:
+    """Return a table of two columns for a narrow terminal: each row's cells below each other."""
+    from rich.table import Table
+    from rich.text import Text
+
+    stacked = Table(
+        box=None, pad_edge=False, show_header=False, title=table.title, title_justify="left"
+    )
+    stacked.add_column(overflow="fold")
+    stacked.add_column(justify="right", overflow="fold")
+    first, *others = table.columns
+    for number, label in enumerate(first.cells):
+        stacked.add_row(Text(str(label), style="bold"), "")
+        for column in others:
+            head = " ".join(str(column.header).split())
+            stacked.add_row(Text(f"  {head}"), list(column.cells)[number])
+    return stacked
 
 
 def show_scorers(known: Sequence[Scorer]) -> None:

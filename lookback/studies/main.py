@@ -50,6 +50,12 @@ def main(runs: Runs) -> Result:
             for run, other in greedy.items()
         ),
         *(
+            f"{title_of(GREEDY)} of {run.path.name}: no row, as no run here has it; repeat the "
+            "run's command with -n 1 --temperature 0 and another --out."
+            for run in drawn
+            if run not in greedy and _is_sampled(run)
+        ),
+        *(
             f"{title(run)}: {name} failed for {run.unscored(name)} items; there it keeps the first"
             for run in runs.largest
             for name in run.recorded
@@ -64,6 +70,11 @@ def main(runs: Runs) -> Result:
         ),
     ]
     return Result(rows, tables, _figure(rows), notes)
+
+
+def _is_sampled(run: Run) -> bool:
+    """Whether its answers were drawn at a temperature: neither given nor greedy themselves."""
+    return bool((run.settings.get("sampling") or {}).get("temperature"))
 
 
 def _source(greedy: Array, run: Run) -> str:

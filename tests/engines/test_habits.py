@@ -373,6 +373,29 @@ def test_frequencies_that_grow_with_positions_that_are_given(shift):
     np.testing.assert_allclose(found.signals, expected, atol=5e-5, rtol=5e-5)
 
 
+def test_frequencies_that_somebodys_longer_prompt_left_are_not_taken_over():
+    """Dynamic: the library shrinks them again only for prompts within the trained length."""
+    zoo = build("llava")
+    inputs = inputs_of(lookback.load(zoo.model, zoo.processor), noise(), QUESTION)
+    length = inputs["input_ids"].shape[1]
+    places = torch.arange(length)[None]
+    inputs["position_ids"] = places + 20
+    rope = {"rope_type": "dynamic", "factor": 8.0}
+    model = rotating("llava", rope, max_position_embeddings=length + 8)
+    decoder, longer = Decoder(model), {**inputs, "position_ids": places + 200}
+
+    def score():
+        return decoder.score(prefill(decoder, inputs), [[30]])[0].signals
+
+    alone = score()
+    with torch.no_grad():
+        left = model(**longer).logits
+        np.testing.assert_array_equal(score(), alone)
+        assert torch.equal(model(**longer).logits, left)
+    with pytest.raises(RotationError):
+        decoder.score(prefill(decoder, inputs), [[30, 31]])
+
+
 FREQUENCIES = torch.arange(3.0)
 
 

@@ -95,6 +95,14 @@ def test_a_placeholder_in_the_question_is_refused(lb):
         lb.score(noise(), f"{lb._prompter.placeholder} what?", ["a"])
 
 
+def test_a_video_placeholder_is_refused_of_a_model_that_takes_no_videos():
+    """InternVL's processor would look for frames to put in its place."""
+    zoo = build("internvl")
+    lb = lookback.load(zoo.model, zoo.processor)
+    with pytest.raises(ValueError, match="contains the video placeholder"):
+        lb.score(noise(), f"{zoo.processor.video_token} what?", ["a"])
+
+
 def test_without_a_template_the_way_to_ask_must_be_said(monkeypatch):
     zoo = build("paligemma")
     processor = zoo.processor

@@ -252,6 +252,24 @@ def test_the_last_piece_of_a_prompt_may_be_one_token(llava):
     assert len(cands[0].token_ids) <= 4
 
 
+@pytest.mark.parametrize("name", ["llava", "qwen3_vl"])
+@pytest.mark.parametrize("how", ["in pieces", "not given"])
+def test_vision_tokens_without_pixels_are_refused(name, how):
+    """In pieces: generate itself leaves the pixels out, and Qwen's sizes of them in."""
+    zoo = build(name)
+    lb = lookback.load(zoo.model, zoo.processor)
+    inputs, settings = dict(inputs_of(lb, noise())), {"do_sample": False, "max_new_tokens": 2}
+    if how == "in pieces":
+        settings["prefill_chunk_size"] = 7
+    else:
+        del inputs["pixel_values"]
+    with lookback.record(lb) as rec:
+        with pytest.raises(ValueError, match="without pixels"):
+            zoo.model.generate(**inputs, **settings)
+        out = zoo.model.generate(**inputs_of(lb, noise()), do_sample=False, max_new_tokens=2)
+    check(lb, rec.candidates(out), inputs_of(lb, noise()))
+
+
 def test_guidance_passes_are_not_recorded(llava):
     """Classifier-free guidance runs the model a second time between the passes."""
     inputs = inputs_of(llava, noise())

@@ -303,6 +303,23 @@ def test_what_another_prompt_left_is_not_seen_by_a_new_one():
     assert module.rope_deltas is left
 
 
+@pytest.mark.parametrize("kind", ["", "sliding_attention_"])
+def test_frequencies_that_another_prompt_left_are_not_seen_by_a_new_one(kind):
+    from lookback.engines.transformers.state import borrowed
+
+    module = torch.nn.Module()
+    short, grown = torch.ones(2), torch.zeros(2)
+    module.original_max_seq_len = 8
+    setattr(module, f"{kind}original_inv_freq", short)
+    setattr(module, f"{kind}max_seq_len_cached", torch.tensor(20))
+    module.register_buffer(f"{kind}inv_freq", grown, persistent=False)
+    with borrowed(module):
+        assert getattr(module, f"{kind}inv_freq") is short
+        assert getattr(module, f"{kind}max_seq_len_cached") == 8
+    assert getattr(module, f"{kind}inv_freq") is grown
+    assert getattr(module, f"{kind}max_seq_len_cached") == 20
+
+
 def test_a_model_is_borrowed_by_one_thread_at_a_time():
     """Of several models each has its own lock; one thread may borrow again."""
     from lookback.engines.transformers.state import borrowed

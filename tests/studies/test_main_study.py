@@ -294,3 +294,15 @@ def test_greedy_answers_to_other_questions_or_to_some_are_not_compared(runs, tmp
     result = get_study("main")([*runs, some])
     assert "Greedy decoding" not in cells(result.tables[0])
     assert any("some lacks 3 of its 11 items" in note for note in result.notes)
+
+
+def test_a_draw_without_its_greedy_run_is_told_how_to_make_it(tmp_path):
+    drawn = make_run(tmp_path / "drawn", "scenes-vqa", items=11, n=5)
+    sampling = drawn.settings["sampling"] | {"temperature": 1.2}
+    drawn = change_manifest(tmp_path / "drawn", settings=drawn.settings | {"sampling": sampling})
+    greedy = make_greedy(tmp_path / "greedy", "scenes-vqa", 11)
+    told = {
+        name: [note for note in get_study("main")(runs).notes if "--temperature 0" in note]
+        for name, runs in {"alone": [drawn], "both": [drawn, greedy], "greedy": [greedy]}.items()
+    }
+    assert [name for name, notes in told.items() if notes] == ["alone"]

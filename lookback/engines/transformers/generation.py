@@ -120,11 +120,14 @@ class Generation(LastRow):
         """Reads the passes that belong to this call; what runs in between is left alone."""
         return super().attend(call) if self._reading else call.run()
 
-    def before(self, ids: Tensor | None, cache: Any, mask: Any = None) -> None:
-        """A pass of the model begins, with this attention mask.
+    def before(
+        self, ids: Tensor | None, cache: Any, mask: Any = None, *, pixels: bool = True
+    ) -> None:
+        """A pass of the model begins, with this attention mask, and with pixels or without.
 
         Raises:
-            ValueError: it is neither a piece of the prompt nor one token more.
+            ValueError: it is neither a piece of the prompt nor one token more, or it has vision
+                tokens and no pixels.
             UnsupportedModelError: its cache is of a kind whose keys have no known positions.
         """
         if self._cache is not None and cache is not self._cache:
@@ -140,6 +143,12 @@ class Generation(LastRow):
                 self.padding = mask[:: self.returned]  # generate found it by itself
             self._seen = torch.isin(self.prompt, torch.tensor(self.vision, device=ids.device))
         self._place(self.prompt, ids, past)
+        if not pixels and self._seen[:, past : past + ids.shape[1]].any():
+            raise ValueError(
+                f"{CANNOT}vision tokens go through the model without pixels, so it would not see "
+                "the image; give generate the pixels too, and no prefill_chunk_size, for which "
+                "transformers leaves them out"
+            )
         self._fed = end = past + ids.shape[1]
         # What is generated is never vision, not even a placeholder.
         added = max(0, end - self.prompt.shape[1])

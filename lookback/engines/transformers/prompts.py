@@ -131,7 +131,9 @@ class Prompter(Spelling):
         found = {"image": self.placeholder}
         if "video" in self.media_tokens:
             video = self.tokenizer.convert_ids_to_tokens(self.media_tokens["video"])
-            found |= {"video": video} if video else {}
+        else:  # the processor may put frames in its place all the same
+            video = getattr(self.processor, "video_token", None)
+        found |= {"video": video} if video else {}
         return found
 
     def _format(self, conversation: Conversation) -> tuple[str, str]:

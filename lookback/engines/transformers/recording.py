@@ -27,6 +27,7 @@ from lookback.engines.transformers.compat import (
     STOPPING_CRITERIA,
     around_compiled_call,
     generation_settings,
+    tree_iter,
     unwrapped,
 )
 from lookback.engines.transformers.continuations import Continuation
@@ -337,7 +338,8 @@ class Recorder:
         # Without kwargs: a pass of another thread that met the hook while it came or went.
         if generation is not None and kwargs is not None and not generation.watched:
             ids = kwargs.get("input_ids", args[0] if args else None)
-            generation.before(ids, kwargs.get("past_key_values"), kwargs.get("attention_mask"))
+            cache = kwargs.get("past_key_values")
+            generation.before(ids, cache, kwargs.get("attention_mask"), pixels=_has_pixels(kwargs))
 
     def _after(self, model: Any, args: Any, output: Any) -> None:
         if torch.compiler.is_compiling():
@@ -345,6 +347,16 @@ class Recorder:
         generation = self._own()
         if generation is not None and not generation.watched:
             generation.after(output)
+
+
+def _has_pixels(inputs: dict[str, Any]) -> bool:
+    """Whether a pass is given pixels, or features of an image: whatever a model calls them, ids,
+    masks and sizes are whole numbers."""
+    others = {name: value for name, value in inputs.items() if name != "past_key_values"}
+    return any(
+        isinstance(one, Tensor) and (one.is_floating_point() or one.dtype == torch.uint8)
+        for one in tree_iter(others)
+    )
 
 
 def _by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

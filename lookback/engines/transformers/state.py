@@ -315,6 +315,25 @@ def _forget(model: torch.nn.Module) -> None:
         for name in _OF_A_PROMPT:
             if vars(module).get(name) is not None:
                 setattr(module, name, None)
+        _reset_rotation(module)
+
+
+def _reset_rotation(module: torch.nn.Module) -> None:
+    """Undo what a longer prompt did to frequencies that grow with the length (dynamic).
+
+    The library shrinks them again only for a prompt that is no longer than the model was trained
+    for. Some modules have a set for each kind of layer, whose names begin with the kind.
+    """
+    held, last = vars(module), "max_seq_len_cached"
+    first = held.get("original_max_seq_len")
+    for name in [name for name in held if name.endswith(last)]:
+        kind = name.removesuffix(last)
+        frequencies = module._buffers.get(f"{kind}inv_freq")
+        original = getattr(module, f"{kind}original_inv_freq", None)
+        if first is None or frequencies is None or original is None or held[name] == first:
+            continue
+        module._buffers[f"{kind}inv_freq"] = original.to(frequencies.device)
+        held[name] = first
 
 
 def _copied(value: Any) -> Any:

@@ -62,7 +62,11 @@ Photographs take a few hundred reads. A JPEG of 0xFF bytes, comments in a PPM's 
 chunks of a PNG take one for each byte or chunk: seconds of computing.
 """
 TIFF_HEAD = 2**18
-"""Bytes of a TIFF's tags; a table of five million strips takes half a minute and a gigabyte."""
+"""Bytes of a TIFF's tags, and of Exif data, which are such tags.
+
+A table of five million strips takes half a minute and a gigabyte. Cameras write 64 KiB of Exif at
+most; two million fractions for the orientation take four seconds.
+"""
 SLOW_PIXELS = 1_000_000
 """Pixels of a picture that Pillow decodes in Python, at some microseconds each."""
 SCANS = 100
@@ -105,6 +109,8 @@ def load_image(image: ImageLike, policy: Policy | None = None) -> Image:
     try:
         if given is not None:  # it stays as it is
             return _to_rgb(ImageOps.exif_transpose(given))
+        opened.load()  # a PNG may have its Exif data behind its pixels
+        _check_exif(opened, name)
         ImageOps.exif_transpose(opened, in_place=True)  # without a copy: it may be a large one
         return _to_rgb(opened)
     except LimitError:
@@ -119,7 +125,7 @@ def to_pillow(image: Any) -> Image | None:
     """Return a Pillow image as it is, an array or tensor of pixels as one, and None for all else.
 
     Raises:
-        ValueError: the array is not bytes of height x width, or of these x 3 or x 4.
+        ValueError: the array is not bytes of height x width, or of these x 3 or x 4, or has none.
     """
     from PIL import Image
 
@@ -135,7 +141,10 @@ def to_pillow(image: Any) -> Image | None:
             f"(height, width, 4) for RGBA or (height, width) for grey{_way_out(image)}"
         )
     _check_size(shape[1], shape[0], _name(image))
-    return Image.fromarray(np.asarray(image.cpu() if hasattr(image, "cpu") else image))
+    try:
+        return Image.fromarray(np.asarray(image.cpu() if hasattr(image, "cpu") else image))
+    except (TypeError, NotImplementedError) as error:  # a tensor that is sparse, or without data
+        raise ValueError(f"{_name(image)} is no image: {one_line(error)}") from None
 
 
 def _way_out(array: Any) -> str:
@@ -308,6 +317,17 @@ def _check_decoding(image: ImageFile, source: _Source, name: str) -> None:
     if image.format in ("JPEG", "MPO") and _count_scans(source.getvalue()) > SCANS:
         raise LimitError(
             f"{name} takes too long to decode: it has more than {SCANS} scans; save it again"
+        )
+
+
+def _check_exif(image: Image, name: str) -> None:
+    """Raise LimitError for an image with more Exif data than are parsed in a moment."""
+    size = len(image.info.get("exif") or b"")
+    size = max(size, len(image.info.get("Raw profile type exif") or "") // 2)  # in hexadecimal
+    if size > TIFF_HEAD:
+        raise LimitError(
+            f"{name} takes too long to read: it has {size:,} bytes of Exif data, and at most "
+            f"{TIFF_HEAD:,} are read; save it again without metadata"
         )
 
 

@@ -90,6 +90,13 @@ def test_an_array_of_anything_else_is_named_by_type_dtype_and_shape(shape, dtype
         load_images(torch.zeros(4, 5, 3, dtype=torch.bfloat16))
 
 
+@pytest.mark.parametrize("kind", ["meta", "sparse"])
+def test_a_tensor_without_readable_pixels_is_named_by_type_and_shape(kind):
+    pixels = torch.zeros(4, 5, 3, dtype=torch.uint8)
+    with pytest.raises(ValueError, match=r"Tensor of uint8, shape \(4, 5, 3\)"):
+        load_images(pixels.to("meta") if kind == "meta" else pixels.to_sparse())
+
+
 @pytest.mark.parametrize("size", [(0, 0), (0, 5), (5, 0)])
 def test_an_image_without_pixels_is_none(size):
     for given in (Image.new("RGB", size), np.zeros((*size[::-1], 3), np.uint8)):
@@ -275,6 +282,8 @@ def with_strips(count):
 
 
 MANY = 40_000
+ORIENTATIONS = b"II*\0" + struct.pack("<IHHHIII", 8, 1, 0x0112, 5, MANY, 26, 0) + b"\1" * 8 * MANY
+"""Exif data whose orientation is a list of fractions."""
 SLOW = {
     "JPEG of padding": b"\xff\xd8" + b"\xff" * MANY,
     "JPEG of empty segments": b"\xff\xd8" + segment(b"\xe5", b"") * MANY,
@@ -282,6 +291,14 @@ SLOW = {
     "PPM of comments": b"P6\n" + b"#\n" * MANY + b"4 3\n255\n" + bytes(36),
     "PNG with chunks before its pixels": with_chunks(before=chunk(b"abCd") * MANY),
     "PNG with chunks behind its pixels": with_chunks(behind=chunk(b"abCd") * MANY),
+    "PNG with much Exif data before its pixels": with_chunks(before=chunk(b"eXIf", ORIENTATIONS)),
+    "PNG with much Exif data behind its pixels": with_chunks(behind=chunk(b"eXIf", ORIENTATIONS)),
+    "JPEG with much Exif data": b"\xff\xd8"
+    + b"".join(
+        segment(b"\xe1", b"Exif\0\0" + ORIENTATIONS[at : at + 65_000])
+        for at in range(0, len(ORIENTATIONS), 65_000)
+    )
+    + saved(Image.new("L", (4, 3)), "JPEG")[2:],
     "GIF of comments": b"GIF89a" + struct.pack("<HHBBB", 4, 3, 0, 0, 0) + b"!\xfe\x01a\0" * MANY,
     "IM of comments": b"Image type: L\r\n" + b"Comment: x\r\n" * MANY,
     "PSD of empty resources": b"8BPS\0\1"

@@ -178,7 +178,7 @@ def csv_of(rows: list[dict[str, Any]]) -> str:
     return text.getvalue()
 
 
-_FORMULA = re.compile(r"[\t\r\n]|\s*[=+\-@＝＋－＠]")
+_FORMULA = re.compile(r"[\t\r\n]|[\s\0\u200b\ufeff]*[=+\-@＝＋－＠]")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 

@@ -155,6 +155,7 @@ def test_rows_of_columns():
     [
         *('=HYPERLINK("http://x")', "+1+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "-", "－1", "＝1"),
         *("\t=1", "\n=1", "\tplain", " =1", "-1_000", "+1 234", "-٣"),
+        *("\0=1", "\ufeff=1", "\u200b=1"),  # which readers drop, or nobody sees
     ],
 )
 def test_texts_that_a_spreadsheet_would_run_are_texts_in_csv(text):

@@ -7,7 +7,7 @@ N ?= 1000
 SEED ?= 1
 
 .PHONY: demo quick test test-rest test-all lint types bench hostile test-oldest test-wheel clean
-.PHONY: docs notebooks commands-page models-table bench-scorers train-embedded evaluate-embedded
+.PHONY: docs notebooks commands-page code-page models-table bench-scorers train-embedded evaluate-embedded
 .PHONY: reproduce budget pictures explorer-picture test-vllm bench-vllm load
 .PHONY: test-integrations test-trl test-lmms-eval test-tools grpo
 
@@ -90,6 +90,10 @@ notebooks: $(VENV)/docs
 # docs/commands.md, from the commands' own help.
 commands-page: $(VENV)/ready
 	$(BIN)/python -m tools.site.commands
+
+# The list of files in docs/code.md, from their docstrings.
+code-page: $(VENV)/ready
+	$(BIN)/python -m tools.site.code
 
 # The table in docs/models.md, from the zoo that the tests compare.
 models-table: $(VENV)/ready

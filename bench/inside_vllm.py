@@ -26,9 +26,9 @@ from PIL import Image
 
 import lookback
 from lookback.conversations import Conversation
-from lookback.engines.listening import Listener
-from lookback.engines.vllm import scoring
-from lookback.engines.vllm.asking import Asking
+from lookback.engines.common.stream import Listener
+from lookback.engines.vllm.client import scoring
+from lookback.engines.vllm.tap_request import Asking
 
 QUESTION = "Describe the picture."
 SIDE = 192

@@ -13,7 +13,7 @@ from midsize import build, eager_scores, prefill, prompt, responses
 from rich.console import Console
 from rich.table import Table
 
-from lookback.engines.transformers.decoder import Decoder
+from lookback.engines.transformers.decoding.decoder import Decoder
 
 SIDE, T = 49, 512  # 2,401 vision tokens and 99 of text: a context of 2,500
 MIB = 2**20

@@ -15,8 +15,10 @@ from rich.table import Table
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache
 
-from lookback.engines.transformers import attention, decoder, logits
-from lookback.engines.transformers.decoder import Decoder
+from lookback.engines.common import logits
+from lookback.engines.transformers.attention import partial
+from lookback.engines.transformers.decoding import decoder
+from lookback.engines.transformers.decoding.decoder import Decoder
 
 N, STEPS = 4, 6
 
@@ -65,11 +67,11 @@ def ours(model, inputs, tap=True):
 @contextmanager
 def without_kernels():
     """Plain products, as on a device without a fused kernel that can be trusted."""
-    kernels, attention.trusted = attention.trusted, lambda *args: ()
+    kernels, partial.trusted = partial.trusted, lambda *args: ()
     try:
         yield
     finally:
-        attention.trusted = kernels
+        partial.trusted = kernels
 
 
 @contextmanager

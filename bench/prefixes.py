@@ -18,8 +18,8 @@ from rich.table import Table
 import lookback
 from lookback.benchmarks import get_benchmark
 from lookback.conversations import Conversation
-from lookback.engines.transformers.decoder import Decoder
-from lookback.engines.transformers.prefixes import Prefixes
+from lookback.engines.transformers.decoding.decoder import Decoder
+from lookback.engines.transformers.decoding.prefix_cache import Prefixes
 
 ROUNDS, TOKENS = 3, 16
 QUESTIONS = ("how many things are there?", "what colour is the cup?", "is there a dog?")

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from speed import alternate
 
-from lookback.engines.transformers.continuations import Continuation, tokens_drawn
-from lookback.engines.transformers.decoder import Decoder
+from lookback.engines.common.continuations import Continuation, tokens_drawn
+from lookback.engines.transformers.decoding.decoder import Decoder
 from lookback.steering.pruning import pruning_of
 
 N, ROUNDS = 25, 1

@@ -23,8 +23,8 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from lookback.benchmarks.scenes.render import render
-from lookback.benchmarks.scenes.scene import sample_scene
+from lookback.scenes.render import render
+from lookback.scenes.scene import sample_scene
 
 QUESTIONS = ("What is in the picture?", "Describe the picture.", "Is there a cup?")
 SHARES = {"good": 0.5, "streaming": 0.1, "slow": 0.1, "huge": 0.1, "broken": 0.1, "abandoned": 0.1}

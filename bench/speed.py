@@ -15,7 +15,7 @@ from midsize import build, eager_scores, prefill, prompt, responses
 from rich.console import Console
 from rich.table import Table
 
-from lookback.engines.transformers.decoder import Decoder
+from lookback.engines.transformers.decoding.decoder import Decoder
 
 N, T, ROUNDS = 25, 60, 10
 

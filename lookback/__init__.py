@@ -14,8 +14,8 @@ import importlib as _importlib
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
-    from lookback.benchmarks.answer_metrics import metric
     from lookback.benchmarks.base import benchmark
+    from lookback.benchmarks.metrics import metric
     from lookback.conversations import Conversation, SourceError
     from lookback.engines import (
         AbilityError,
@@ -27,7 +27,7 @@ if _typing.TYPE_CHECKING:
     )
     from lookback.engines.transformers import record
     from lookback.families import FAMILIES, Family
-    from lookback.look import Look, Picture
+    from lookback.looks.look import Look, Picture
     from lookback.runs import Run, open_run
     from lookback.scores.base import scorer, scorers
     from lookback.scores.formula import (
@@ -43,7 +43,7 @@ if _typing.TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _HOMES = {
-    "lookback.benchmarks.answer_metrics": ("metric",),
+    "lookback.benchmarks.metrics": ("metric",),
     "lookback.benchmarks.base": ("benchmark",),
     "lookback.conversations": ("Conversation", "SourceError"),
     "lookback.engines": (
@@ -56,7 +56,7 @@ _HOMES = {
     ),
     "lookback.engines.transformers": ("record",),
     "lookback.families": ("FAMILIES", "Family"),
-    "lookback.look": ("Look", "Picture"),
+    "lookback.looks.look": ("Look", "Picture"),
     "lookback.runs": ("Run", "open_run"),
     "lookback.scores.base": ("scorer", "scorers"),
     "lookback.scores.formula": ("lookback_score", "lookback_scores", "relevance", "token_scores"),

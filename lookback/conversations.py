@@ -22,16 +22,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from lookback.images import list_images, load_image, load_images, to_pillow
-from lookback.limits import TEXT_CHARACTERS
-from lookback.plain import check_text
-from lookback.videos import load_video
+from lookback.io.images import list_images, load_image, load_images, to_pillow
+from lookback.io.json_values import check_text
+from lookback.io.limits import TEXT_CHARACTERS
+from lookback.io.videos import load_video
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from lookback.images import ImageLike
-    from lookback.videos import VideoLike
+    from lookback.io.images import ImageLike
+    from lookback.io.videos import VideoLike
 
     Images = ImageLike | Sequence[ImageLike] | None
     Messages = Sequence[Mapping[str, Any]]

@@ -32,6 +32,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
+from lookback.errors import error_line
+
 PLUGINS_VARIABLE = "LOOKBACK_PLUGINS"
 """Names modules and files to import, separated like the entries of PATH."""
 
@@ -54,7 +56,7 @@ WRONG_KIND = (TypeError, AttributeError, OverflowError)
 def wrong_kind(who: str, settings: Mapping[str, object], error: Exception) -> SettingError:
     """The error of something that failed with settings which it does have, by their values."""
     given = ", ".join(f"{name} = {value!r:.60}" for name, value in settings.items())
-    return SettingError(f"{who} cannot work with {given} ({words(error)})")
+    return SettingError(f"{who} cannot work with {given} ({error_line(error)})")
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:
@@ -183,7 +185,7 @@ class Registry(Generic[E]):
             if is_interrupt(error):
                 raise
             raise PluginError(
-                f"the {self.kind} {name!r} ({point.value}) cannot be loaded: {words(error)}"
+                f"the {self.kind} {name!r} ({point.value}) cannot be loaded: {error_line(error)}"
             ) from error
 
 
@@ -218,7 +220,7 @@ def load_plugin(plugin: str) -> None:
     except BaseException as error:  # a script that ends itself must not end the command
         if is_interrupt(error):
             raise
-        raise PluginError(f"the plugin {plugin} failed: {words(error)}") from error
+        raise PluginError(f"the plugin {plugin} failed: {error_line(error)}") from error
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -273,8 +275,3 @@ def _home(thing: object) -> tuple[str, str]:
         getattr(thing, "__module__", ""),
         getattr(thing, "__qualname__", type(thing).__qualname__),
     )
-
-
-def words(error: BaseException) -> str:
-    """An error's kind and message in one line."""
-    return " ".join([f"{type(error).__name__}:", *str(error).split()]).removesuffix(":")

@@ -3,8 +3,7 @@
 from PIL import Image
 
 from lookback.annotation.cases import Case, Cases, KeyCase, Pick, folder_files, study_id
-from lookback.annotation.sides import is_swapped
-from lookback.annotation.votes import Vote
+from lookback.annotation.votes import Vote, is_swapped
 from lookback.pages import image_uri
 
 FIRST = Pick("lookback", "LookBack", "#ea580c")

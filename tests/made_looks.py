@@ -3,7 +3,7 @@
 import numpy as np
 
 from lookback.benchmarks.base import get_benchmark
-from lookback.look import Look, Picture
+from lookback.looks.look import Look, Picture
 
 TEXT = "A red car stands beside the tree, and the sun shines."
 TOKENS = (

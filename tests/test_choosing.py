@@ -9,7 +9,7 @@ from documents import table
 from made_runs import change_manifest, make_run
 
 from lookback.studies import Runs, get_study
-from lookback.studies.shared.selection import bootstrap_means, interval, outcome
+from lookback.studies.common.selection import bootstrap_means, interval, outcome
 from tools import choosing
 
 DOCS = Path(__file__).parents[1] / "docs"

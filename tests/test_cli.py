@@ -19,7 +19,7 @@ from lookback.cli.terminal import printable
 from lookback.engines import ENGINES
 from lookback.scores.base import SCORERS
 from lookback.studies import Result
-from lookback.studies.shared.tables import Table
+from lookback.studies.common.tables import Table
 
 
 @pytest.fixture(scope="module")

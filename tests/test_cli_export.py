@@ -10,17 +10,14 @@ from made_runs import make_run, write_shard
 from runs.test_formats import downgrade
 
 from lookback.benchmarks.base import get_benchmark
-from lookback.exports import inspect_log, jsonl, libraries
-from lookback.exports.formats import FORMATS
-from lookback.exports.request import Request
-from lookback.exports.shown import Shown, _difference
-from lookback.exports.writing import export
-from lookback.plain import plain
+from lookback.integrations.exports import FORMATS, base, inspect_ai, jsonl
+from lookback.integrations.exports.base import Request, Shown, _difference, export
+from lookback.io.json_values import plain
 from lookback.runs import Run
 from lookback.runs.layout import RunError, read_table
 from lookback.runs.part import by_shard
 from lookback.signals import SIGNALS
-from lookback.studies.shared.selection import outcome
+from lookback.studies.common.selection import outcome
 
 SCORERS = ("lookback", "self_certainty", "vauq", "usc", "random", "oracle", "majority")
 
@@ -274,7 +271,7 @@ class TestErrors:
         (tmp_path / "half_a_library.py").write_text("import surely_not_there")
         monkeypatch.syspath_prepend(tmp_path)
         with pytest.raises(ImportError, match="surely_not_there"):
-            libraries.need("half_a_library", "half", "half")
+            base.need("half_a_library", "half", "half")
 
     def test_several_runs_are_not_one(self, command, tmp_path):
         for name in ("a", "b"):
@@ -347,7 +344,7 @@ class TestShown:
     ],
 )
 def test_what_is_right_in_words(truth, target):
-    assert inspect_log._target(truth) == target
+    assert inspect_ai._target(truth) == target
 
 
 def test_a_request_is_checked_before_anything_is_written(run, tmp_path):

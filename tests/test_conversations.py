@@ -10,7 +10,7 @@ import torch
 from engines.reference import noise
 
 from lookback.conversations import Conversation, Source, SourceError
-from lookback.limits import LimitError
+from lookback.io.limits import LimitError
 
 
 def png(image):

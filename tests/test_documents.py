@@ -23,7 +23,7 @@ import lookback
 from lookback.cli import app
 from lookback.cli.ray import complete_ray
 from lookback.scores.base import SCORERS
-from tools.site import commands, fetched
+from tools.site import code, commands, fetched
 from tools.site.pages import OUTSIDE, relink
 
 ALL = PAGES + NOTEBOOKS
@@ -192,6 +192,11 @@ def test_what_lies_outside_of_docs_is_there():
 def test_the_commands_page_is_what_the_commands_say():
     page = commands.PAGE.read_text(encoding="utf-8")
     assert commands.replace_reference(page) == page, "write it again: make commands-page"
+
+
+def test_the_code_page_lists_the_files_that_there_are():
+    page = code.PAGE.read_text(encoding="utf-8")
+    assert code.replace_list(page) == page, "write it again: make code-page"
 
 
 def test_what_a_page_would_fetch_is_noticed(tmp_path, monkeypatch, capsys):

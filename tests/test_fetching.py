@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookback import connecting, images
-from lookback.connecting import FetchError, is_public
-from lookback.images import fetch, load_image
-from lookback.limits import LimitError
+from lookback.io import fetch as connecting
+from lookback.io import images
+from lookback.io.fetch import FetchError, is_public
+from lookback.io.images import fetch, load_image
+from lookback.io.limits import LimitError
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from lookback.heat import COLORS, colors, overlay, paint, strengths
+from lookback.looks.heat_map import COLORS, colors, overlay, paint, strengths
 
 shares = st.floats(0, 1, width=32)
 edges = st.lists(shares, min_size=2, max_size=2, unique=True).map(sorted)

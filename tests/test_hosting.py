@@ -3,7 +3,7 @@
 import pytest
 
 from lookback.annotation.server import Server
-from lookback.hosting import LOCAL, check_host, host_name, own_names
+from lookback.io.hosts import LOCAL, check_host, host_name, own_names
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from PIL import Image, ImageFile
 from timeouts import HANG_SECONDS
 
 from lookback.conversations import Conversation
-from lookback.images import SCANS, SERVED, SIDE, SLOW_PIXELS, load_images, stored_image
-from lookback.limits import IMAGE_ASPECT, LimitError
+from lookback.io.images import SCANS, SERVED, SIDE, SLOW_PIXELS, load_images, stored_image
+from lookback.io.limits import IMAGE_ASPECT, LimitError
 
 
 @pytest.fixture

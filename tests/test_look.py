@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lookback.look import FAINT, Look, Picture
+from lookback.looks.look import FAINT, Look, Picture
 
 TOKENS = (" A", " red", " c", "up", ".")
 GRID = np.arange(6).reshape(2, 3)

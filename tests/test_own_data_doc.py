@@ -7,7 +7,7 @@ from pathlib import Path
 from engines.reference import noise
 from toy_engine import ToyEngine
 
-from lookback.benchmarks.answer_metrics import METRICS
+from lookback.benchmarks.metrics import METRICS
 from lookback.runs import Run
 from lookback.runs.plan import Plan
 

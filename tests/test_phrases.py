@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookback.phrases import find_phrase, find_words
+from lookback.looks.words import find_phrase, find_words
 
 
 def found(tokens):

@@ -9,11 +9,11 @@ from engines.reference import eager_look, inputs_of
 
 import lookback
 from lookback.benchmarks.base import get_benchmark
-from lookback.benchmarks.scenes.render import bounds
-from lookback.benchmarks.scenes.scene import Scene, Thing
 from lookback.embedded import LVLM
-from lookback.engines.transformers.support import fingerprint
-from lookback.look import Picture
+from lookback.engines.common.model_files import fingerprint
+from lookback.looks.look import Picture
+from lookback.scenes.render import bounds
+from lookback.scenes.scene import Scene, Thing
 from tools import pointing
 
 SIDE = 10  # cells of the embedded model

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from lookback.benchmarks.files import read_json
 from lookback.benchmarks.responses import read_responses
-from lookback.limits import DATA_MIB, LIMITS, Limit, LimitError
-from lookback.reading import check_inside, read_bytes, read_unpacked
+from lookback.io.files import check_inside, read_bytes, read_unpacked
+from lookback.io.limits import DATA_MIB, LIMITS, Limit, LimitError
 
 
 def packed(path, data, name="a.json", **settings):
@@ -112,7 +112,7 @@ def test_a_file_of_responses_is_of_limited_size(tmp_path, monkeypatch):
 
 
 def test_a_file_that_grows_meanwhile(tmp_path, monkeypatch):
-    monkeypatch.setattr("lookback.reading.check_file", lambda *_: None)
+    monkeypatch.setattr("lookback.io.files.check_file", lambda *_: None)
     monkeypatch.setenv("LOOKBACK_MAX_DATA_MIB", "1")
     (tmp_path / "a").write_bytes(bytes(2**20 + 1))
     with pytest.raises(LimitError):

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from s3_server import make_bucket
 
-from lookback import storage
-from lookback.images import load_image
-from lookback.limits import LimitError
-from lookback.reading import check_file, read_bytes, read_unpacked
-from lookback.storage import RemotePath, each, is_remote, names_in, readable, sizes_in, to_path
+from lookback.io import storage
+from lookback.io.files import check_file, read_bytes, read_unpacked
+from lookback.io.images import load_image
+from lookback.io.limits import LimitError
+from lookback.io.storage import RemotePath, each, is_remote, names_in, readable, sizes_in, to_path
 
 
 @pytest.fixture(params=["here", "memory", "s3"])
@@ -150,7 +150,7 @@ def test_files_that_anybody_may_have_made(folder, monkeypatch):
         read_bytes(folder / "none")
     monkeypatch.setenv("LOOKBACK_MAX_DATA_MIB", "1")
     (folder / "large").write_bytes(bytes(2**20 + 1))
-    from lookback.limits import DATA_MIB
+    from lookback.io.limits import DATA_MIB
 
     with pytest.raises(LimitError):
         check_file(folder / "large", DATA_MIB)
@@ -177,7 +177,7 @@ def test_images_and_videos(folder, monkeypatch):
     import numpy as np
     from PIL import Image
 
-    from lookback.videos import load_video
+    from lookback.io.videos import load_video
 
     data = io.BytesIO()
     Image.new("RGB", (3, 2), "red").save(data, "PNG")
@@ -200,8 +200,8 @@ def test_images_and_videos(folder, monkeypatch):
 
 def test_strangers_name_no_stores(monkeypatch):
     """A service that fetches what strangers name does not use its own credentials for them."""
-    from lookback.fetching import FetchError
-    from lookback.videos import load_video
+    from lookback.io.fetch import FetchError
+    from lookback.io.videos import load_video
 
     path = to_path(f"memory://{uuid.uuid4().hex}/a.png")
     path.write_bytes(b"x")

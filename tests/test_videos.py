@@ -8,10 +8,10 @@ import pytest
 from engines.reference import noise
 from PIL import Image
 
-from lookback import videos
 from lookback.conversations import Conversation
-from lookback.limits import LimitError
-from lookback.videos import FRAMES, is_video, load_video
+from lookback.io import videos
+from lookback.io.limits import LimitError
+from lookback.io.videos import FRAMES, is_video, load_video
 
 av = pytest.importorskip("av", reason="PyAV is not installed")
 

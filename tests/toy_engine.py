@@ -13,11 +13,10 @@ import numpy as np
 import lookback
 from lookback.conversations import Conversation
 from lookback.engines import ABILITIES, Engine, Identity, check_rows, check_sampling, require
-from lookback.engines.responses import check_one, check_responses
-from lookback.engines.sampling import check_top
+from lookback.engines.common.options import check_one, check_responses, check_top
 from lookback.families import Family
-from lookback.look import Look, Picture
-from lookback.plain import check_text
+from lookback.io.json_values import check_text
+from lookback.looks.look import Look, Picture
 from lookback.signals import PRUNED, SIGNALS, WRITING, Asked, Candidate, Candidates, Signals, Top
 from lookback.steering.pruning import pruned_at, pruning_of
 

@@ -21,11 +21,11 @@ from typing import Any
 import lookback
 from lookback.benchmarks.base import GENERATED, Item, get_benchmark
 from lookback.embedded import LVLM
+from lookback.engines.common.model_files import fingerprint
 from lookback.engines.transformers.engine import TransformersEngine
-from lookback.engines.transformers.support import fingerprint
 from lookback.runs.sources import item_seed
 from lookback.signals import Candidates
-from lookback.studies.shared.tables import write
+from lookback.studies.common.tables import write
 from tools import reproduce
 from tools.budget_table import result_of
 
@@ -152,8 +152,11 @@ def _timed(answer: Callable[[Item], Answer], item: Item) -> dict[str, Any]:
 def code() -> str:
     """A hash of what decides which candidates there are and go on: the weights, and the code."""
     folder = Path(lookback.__file__).parent
-    files = [*sorted(folder.glob("steering/*.py")), folder / "engines/transformers/rows.py"]
-    files.append(folder / "engines/transformers/continuations.py")
+    files = [
+        *sorted(folder.glob("steering/*.py")),
+        folder / "engines/transformers/decoding/batch.py",
+    ]
+    files.append(folder / "engines/common/continuations.py")
     read = [str(fingerprint(LVLM)).encode(), *(file.read_bytes() for file in files)]
     return hashlib.sha256(b"".join(read)).hexdigest()[:12]
 

@@ -11,10 +11,17 @@ from lookback.runs.part import Part
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
 from lookback.studies import Result, Table, title
-from lookback.studies.shared.lines import label_end, settle_labels
-from lookback.studies.shared.plots import INK, MUTED, heading, in_style, tiles
-from lookback.studies.shared.pruning import tokens_drawn
-from lookback.studies.shared.selection import bootstrap_means, interval, outcome
+from lookback.studies.common.budgets import tokens_drawn
+from lookback.studies.common.plots import (
+    INK,
+    MUTED,
+    heading,
+    in_style,
+    label_end,
+    settle_labels,
+    tiles,
+)
+from lookback.studies.common.selection import bootstrap_means, interval, outcome
 
 Rows = Sequence[dict[str, Any]]
 

@@ -11,15 +11,17 @@ from typing import NamedTuple
 from lookback.runs import open_runs
 from lookback.scores.base import get_scorer
 from lookback.studies import Runs, get_study
-from lookback.studies.shared.base import title
-from lookback.studies.shared.methods import in_order, other_methods, paper_methods
-from lookback.studies.shared.selection import (
+from lookback.studies.common.base import title
+from lookback.studies.common.selection import (
     bootstrap_means,
     greedy_outcome,
     greedy_run,
     has_scores,
+    in_order,
     interval,
+    other_methods,
     outcome,
+    paper_methods,
 )
 from tools import blocks
 

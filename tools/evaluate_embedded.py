@@ -16,14 +16,13 @@ from rich.progress import Progress, TaskID
 
 from lookback.benchmarks.base import GENERATED
 from lookback.embedded import LVLM
-from lookback.engines.transformers.support import fingerprint
+from lookback.engines.common.model_files import fingerprint
 from lookback.runs import Run
 from lookback.runs.plan import Plan
 from lookback.runs.start import start
 from lookback.scores.formula import ALPHAS, LAMBDAS
-from lookback.studies.shared.selection import bootstrap_means, interval, outcome, sweep
-from lookback.studies.shared.speech import SETS, find_words, z_scores
-from lookback.studies.shared.words import sample_responses, word_means
+from lookback.studies.common.selection import bootstrap_means, interval, outcome, sweep
+from lookback.studies.common.words import SETS, find_words, sample_responses, word_means, z_scores
 
 BUDGETS = (5, 25)
 
@@ -113,11 +112,9 @@ def observation(runs: dict[str, Run]) -> dict[str, dict[str, float]]:
 
 def retrieval(clip: str, count: int = 200) -> dict[str, float]:
     """How often the dual encoder finds a held-out picture's description among so many, and back."""
-    from lookback.benchmarks.scenes.chance import TEXT, generator
-    from lookback.benchmarks.scenes.render import render
-    from lookback.benchmarks.scenes.scene import sample_scene
-    from lookback.benchmarks.scenes.splits import scene_seed
     from lookback.engines.dual_encoder import DualEncoder
+    from lookback.scenes.render import render
+    from lookback.scenes.scene import TEXT, generator, sample_scene, scene_seed
     from tools.training.describe import BRIEF, describe
 
     encoder = DualEncoder.load(clip)

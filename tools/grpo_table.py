@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lookback.benchmarks import get_benchmark
-from lookback.studies.shared.selection import bootstrap_means, interval
+from lookback.studies.common.selection import bootstrap_means, interval
 
 TITLES = {
     "before": "none (before)",

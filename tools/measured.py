@@ -17,8 +17,13 @@ from lookback.demo.asked import N, differ
 from lookback.demo.measured import FILE, SHOWN
 from lookback.runs import Run
 from lookback.scores.formula import Array
-from lookback.studies.shared.methods import GREEDY
-from lookback.studies.shared.selection import bootstrap_means, greedy_outcome, interval, outcome
+from lookback.studies.common.selection import (
+    GREEDY,
+    bootstrap_means,
+    greedy_outcome,
+    interval,
+    outcome,
+)
 from tools import blocks
 
 NAMES = {

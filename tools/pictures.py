@@ -20,7 +20,7 @@ from lookback.demo.asked import APART, FIRST, SCORERS, Asked, ask, find
 from lookback.demo.measured import Measured, read_measured
 from lookback.demo.page import wrong_tokens
 from lookback.pages import clean, image_uri
-from lookback.pages.shading import color, shades
+from lookback.pages.tokens import color, shades
 from lookback.scores.base import get_scorer
 from lookback.signals import Candidate
 

@@ -16,21 +16,18 @@ import pyarrow as pa
 from rich.progress import track
 
 import lookback
-from lookback.benchmarks.scenes.caption import ScenesCaption
-from lookback.benchmarks.scenes.chance import TASK, generator
-from lookback.benchmarks.scenes.lexicon import origins
-from lookback.benchmarks.scenes.parse import parse
-from lookback.benchmarks.scenes.render import bounds, render
-from lookback.benchmarks.scenes.scene import Scene
-from lookback.benchmarks.scenes.splits import scene_seed
-from lookback.benchmarks.scenes.world import IMAGE_SIZE
+from lookback.benchmarks.scenes import ScenesCaption
 from lookback.embedded import LVLM
-from lookback.engines.transformers.support import fingerprint
-from lookback.look import Look
+from lookback.engines.common.model_files import fingerprint
+from lookback.looks.look import Look
+from lookback.scenes.parse import origins, parse
+from lookback.scenes.render import bounds, render
+from lookback.scenes.scene import TASK, Scene, generator, scene_seed
+from lookback.scenes.world import IMAGE_SIZE
 from lookback.scores.formula import Array
-from lookback.studies.shared.distributions import auc, bootstrap_aucs
-from lookback.studies.shared.selection import interval
-from lookback.studies.shared.words import token_ranges, words_interval
+from lookback.studies.common.controls import auc, bootstrap_aucs
+from lookback.studies.common.selection import interval
+from lookback.studies.common.words import token_ranges, words_interval
 
 PAGE = Path(__file__).parents[1] / "docs" / "look.md"
 BEGIN = "<!-- pointing: made by `python -m tools.pointing --write` from weights {} -->\n"

@@ -14,9 +14,9 @@ import numpy as np
 
 from lookback.runs import open_runs
 from lookback.studies import Runs, get_study
-from lookback.studies.shared.budgets import AVERAGE
-from lookback.studies.shared.methods import ceilings, title_of
-from lookback.studies.shared.tables import Cell, Table, mark_best
+from lookback.studies.common.budgets import AVERAGE
+from lookback.studies.common.selection import ceilings, title_of
+from lookback.studies.common.tables import Cell, Table, mark_best
 from tools import blocks
 
 Rows = list[dict[str, Any]]

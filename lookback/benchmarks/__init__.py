@@ -6,10 +6,10 @@ from lookback.benchmarks.base import (
     Benchmark,
     Item,
     Items,
+    MeanOfScores,
     benchmark,
     get_benchmark,
 )
-from lookback.benchmarks.metrics import MeanOfScores
 
 __all__ = [
     "BENCHMARKS",

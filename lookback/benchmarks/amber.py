@@ -32,11 +32,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lookback.benchmarks import english
-from lookback.benchmarks.base import Item, benchmark
-from lookback.benchmarks.files import FileBenchmark, ImageFile, read_json, read_text
-from lookback.benchmarks.metrics import f1, mean_percent, share
-from lookback.benchmarks.shapes import ID, Shape, check_lists, check_rows, check_words
-from lookback.storage import AnyPath
+from lookback.benchmarks.base import Item, benchmark, f1, mean_percent, share
+from lookback.benchmarks.files import (
+    ID,
+    FileBenchmark,
+    ImageFile,
+    Shape,
+    check_lists,
+    check_rows,
+    check_words,
+    read_json,
+    read_text,
+)
+from lookback.io.storage import AnyPath
 
 CLOSE = 0.8  # word vectors with a larger cosine are of one meaning
 _QUERY: Shape = {"id": ID, "image": str, "query": str}

@@ -17,13 +17,28 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from lookback.benchmarks.base import Item, Items, Mentioning, Preparing, benchmark
+from lookback.benchmarks.base import (
+    Item,
+    Items,
+    Mentioning,
+    Preparing,
+    benchmark,
+    f1,
+    mean_percent,
+    share,
+)
 from lookback.benchmarks.coco_objects import CATEGORIES, CATEGORY_OF, located, read_synonyms
 from lookback.benchmarks.english import Readings, Word, tokens
-from lookback.benchmarks.files import DATA_VARIABLE, FileBenchmark, coco_image, read_json
-from lookback.benchmarks.metrics import f1, mean_percent, share
-from lookback.benchmarks.shapes import check_lists, check_rows, get_list
-from lookback.storage import AnyPath, to_path
+from lookback.benchmarks.files import (
+    DATA_VARIABLE,
+    FileBenchmark,
+    check_lists,
+    check_rows,
+    coco_image,
+    get_list,
+    read_json,
+)
+from lookback.io.storage import AnyPath, to_path
 
 PROMPT = "Please describe this image in detail."
 READY = "ground_truth_objects.json"

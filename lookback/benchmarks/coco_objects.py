@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lookback.benchmarks.files import read_text
-from lookback.storage import AnyPath
+from lookback.io.storage import AnyPath
 
 # Category: further names, of one word each.
 _TABLE = {

@@ -11,19 +11,19 @@ import json
 import os
 import random
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lookback.benchmarks.base import Item
-from lookback.benchmarks.metrics import MeanOfScores
-from lookback.limits import LimitError
-from lookback.reading import check_inside, read_bytes, read_unpacked
-from lookback.storage import AnyPath, in_order, to_path
+from lookback.benchmarks.base import Item, MeanOfScores
+from lookback.io.files import check_inside, read_bytes, read_unpacked
+from lookback.io.limits import LimitError
+from lookback.io.storage import AnyPath, in_order, to_path
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
 
 DATA_VARIABLE = "LOOKBACK_DATA"
 SAMPLE_SEED = 42  # the paper's
@@ -223,7 +223,7 @@ class ImageFile:
 
     def __call__(self) -> Image:
         """The image, read now, as RGB."""
-        from lookback.images import load_image
+        from lookback.io.images import load_image
 
         path = self.path
         return load_image(path if isinstance(path, Path) else str(path))
@@ -244,3 +244,83 @@ def coco_image(folder: AnyPath, image_id: int, subset: str = "val2014") -> Image
     places = ("images/", f"{subset}/", f"images/{subset}/", "", f"../{subset}/", f"coco/{subset}/")
     candidates = tuple(place + name for name in names for place in places)
     return ImageFile(folder, candidates, COCO_IMAGES)
+
+
+Shape = Mapping[str, type | tuple[type, ...]]
+"""The keys that an object must have, each with the type, or types, of its value."""
+ID: tuple[type, ...] = (int, str)
+"""What names an entry in the benchmarks' files."""
+
+_NAMES = {dict: "an object", list: "a list", str: "text", int: "a whole number"}
+
+
+def get_list(data: Any, path: AnyPath, key: str) -> list[Any]:
+    """The list under a key of an object.
+
+    Raises:
+        ValueError: it is no object, or has no such list.
+    """
+    found = data.get(key) if isinstance(data, dict) else None
+    if not isinstance(found, list):
+        raise ValueError(f"{str(path)!r} has no list {key!r}: is it the right file?")
+    return found
+
+
+def check_rows(rows: Any, shape: Shape, where: str) -> list[dict[str, Any]]:
+    """A list of objects of one shape; other keys may be there.
+
+    Args:
+        rows: the list.
+        shape: what each must have.
+        where: what messages call the list.
+
+    Raises:
+        ValueError: it names the entry, counted from 0, and what is wrong.
+    """
+    if not isinstance(rows, list):
+        raise ValueError(f"{where}: a list of objects is needed, not {_shown(rows)}")
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise ValueError(f"{where}, entry {number}: an object is needed, not {_shown(row)}")
+        for key, kind in shape.items():
+            if key not in row:
+                raise ValueError(f"{where}, entry {number}: no {key!r}")
+            if not isinstance(row[key], kind) or isinstance(row[key], bool):
+                raise ValueError(
+                    f"{where}, entry {number}: its {key!r} is {_shown(row[key])}, not {_name(kind)}"
+                )
+    return rows
+
+
+def check_words(words: Any, where: str) -> list[str]:
+    """A list of texts.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise ValueError(f"{where}: a list of texts is needed, not {_shown(words)}")
+    return words
+
+
+def check_lists(data: Any, where: str) -> dict[str, list[str]]:
+    """An object whose values are lists of texts, at least one.
+
+    Raises:
+        ValueError: it is none, or it is empty: all numbers would be 0.
+    """
+    if not isinstance(data, dict):
+        raise ValueError(f"{where}: an object of lists is needed, not {_shown(data)}")
+    if not data:
+        raise ValueError(f"{where} is empty: nothing can be scored with it")
+    return {key: check_words(words, f"{where}, {key!r}") for key, words in data.items()}
+
+
+def _shown(value: Any) -> str:
+    """A value in a message; a long one by its beginning."""
+    return f"{value!r:.60}"
+
+
+def _name(kind: type | Sequence[type]) -> str:
+    kinds = [kind] if isinstance(kind, type) else kind
+    return " or ".join(_NAMES.get(one, one.__name__) for one in kinds)

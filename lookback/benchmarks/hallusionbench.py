@@ -21,11 +21,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from lookback.benchmarks.base import Item, Judged, Unjudging, benchmark
-from lookback.benchmarks.files import FileBenchmark, ImageFile, read_json
+from lookback.benchmarks.base import Item, Judged, Unjudging, all_right, benchmark, mean_percent
+from lookback.benchmarks.files import ID, FileBenchmark, ImageFile, Shape, check_rows, read_json
 from lookback.benchmarks.judge import Case, FallibleJudge, Judge, Verdict, get_judge
-from lookback.benchmarks.metrics import all_right, mean_percent
-from lookback.benchmarks.shapes import ID, Shape, check_rows
 
 FILE = "HallusionBench.json"
 _KEYS = ("category", "subcategory", "set_id", "figure_id", "question_id")

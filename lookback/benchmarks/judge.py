@@ -7,12 +7,17 @@ benchmark's to say.
 
 from __future__ import annotations
 
+import base64
+import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, Protocol, runtime_checkable
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
-from lookback.benchmarks.yes_no import yes_or_no
+from lookback.benchmarks.answers import yes_or_no
 
 Verdict = Literal["correct", "incorrect", "unclear", "unparsable"]
 Progress = Callable[[int, int], None]  # done, of how many
@@ -119,7 +124,6 @@ def get_judge(
                 f"name one with --judge-model or {MODEL_VARIABLE}"
             )
         return RuleJudge()
-    from lookback.benchmarks.judge_prompts import OFFICIAL
     from lookback.benchmarks.language_model_judge import LanguageModelJudge
 
     url = url or os.environ.get(URL_VARIABLE)
@@ -132,3 +136,131 @@ def get_judge(
     return LanguageModelJudge(
         model, url=url, key=key, cache=cache, progress=progress, prompt=prompt or OFFICIAL
     )
+
+
+OFFICIAL = "official"
+"""The default."""
+
+# HallusionBench's own rules, in our words: what does not conflict with the reference is correct.
+_OFFICIAL = """You are a teacher who marks with care. Read the question, the reference answer and
+the predicted answer until all three are clear to you, then decide whether the prediction is right.
+If the prediction does not conflict with the reference answer, reply "correct".
+If the prediction conflicts with the reference answer, reply "incorrect".
+If it is unclear what the prediction answers, reply "unclear".
+
+Question: {question}
+Reference answer: {details}
+Predicted answer: {prediction}
+
+Reply with one word:"""
+
+# The only one until version 0.2, letter for letter, so that replies kept then are found.
+_BRIEF = """You grade an answer about an image that you cannot see. Go by the reference answer only.
+
+Question: {question}
+Reference answer: {details}
+Answer to grade: {prediction}
+
+Reply with one word:
+correct - the answer to grade agrees with the reference answer;
+incorrect - it contradicts the reference answer;
+unclear - it leaves open what the answer is."""
+
+PROMPTS = {OFFICIAL: _OFFICIAL, "brief": _BRIEF}
+
+
+def check_prompt(name: str) -> str:
+    """The name, if there is such a prompt.
+
+    Raises:
+        ValueError: there is none; the message lists those there are.
+    """
+    if name not in PROMPTS:
+        raise ValueError(f"no judge's prompt named {name!r}; there are: {', '.join(PROMPTS)}")
+    return name
+
+
+def fill_prompt(case: Case, name: str = OFFICIAL) -> str:
+    """What the model is asked about a case."""
+    return PROMPTS[name].format(
+        question=case.question, details=case.details, prediction=case.prediction.strip()
+    )
+
+
+OPENAI_URL = "https://api.openai.com/v1"
+HIDDEN = "***"
+_PORTS = {"http": 80, "https": 443}
+SHORTEST = 4
+"""Characters of a secret: hiding shorter ones would only garble words."""
+
+
+class Endpoint:
+    """An OpenAI-compatible endpoint.
+
+    Args:
+        url: its base URL.
+        key: its API key; None where it needs none.
+
+    Raises:
+        ValueError: the URL is none, or the key cannot be sent; the message shows no secret.
+    """
+
+    def __init__(self, url: str, key: str | None = None) -> None:
+        self.url = url.strip()
+        self.key = (key or "").strip() or None
+        try:
+            parts = urlsplit(self.url)
+            good = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
+        except ValueError:
+            good = False
+        if not good or re.search(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]", self.url):
+            raise ValueError(
+                f"the judge's URL {_without_secrets(self.url, self.key)!r} is none: write "
+                f"http://host:port/v1, or {OPENAI_URL}"
+            )
+        if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
+            raise ValueError(
+                "the judge's key has a character that cannot be sent (a line break, a letter with "
+                "an accent): give the key alone"
+            )
+
+    @cached_property
+    def shown(self) -> str:
+        """The URL without anything secret; the same for the same endpoint."""
+        parts = urlsplit(self.url)
+        host = parts.hostname or ""
+        host = f"[{host}]" if ":" in host else host
+        port = "" if parts.port in (None, _PORTS[parts.scheme]) else f":{parts.port}"
+        return self.hide(f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}/")
+
+    def hide(self, text: str) -> str:
+        """A text with every spelling of the key, and of what the URL has of one, replaced."""
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    @cached_property
+    def _secrets(self) -> list[str]:
+        """Longest first, so that no part of one is left."""
+        parts = urlsplit(self.url)
+        named = [self.key or "", unquote(parts.password or parts.username or "")]
+        named += [value for _, value in parse_qsl(parts.query)]
+        if parts.username or parts.password:
+            pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+            named.append(base64.b64encode(pair.encode()).decode())
+        spelled = {
+            spelling
+            for secret in named
+            if len(secret) >= SHORTEST
+            for spelling in (
+                *(secret, quote(secret, safe=""), quote(secret), quote_plus(secret)),
+                *(json.dumps(secret)[1:-1], repr(secret)[1:-1]),
+            )
+        }
+        return sorted(spelled, key=len, reverse=True)
+
+
+def _without_secrets(url: str, key: str | None) -> str:
+    """A URL that may be none: without what stands where a secret could."""
+    plain = re.sub(r"^([^/]*//)?[^/]*@", rf"\1{HIDDEN}@", url.partition("?")[0])
+    return plain.replace(key, HIDDEN) if key else plain

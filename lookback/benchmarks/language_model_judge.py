@@ -1,29 +1,138 @@
-"""A language model as the judge, at any OpenAI-compatible endpoint.
+"""Asynchronous work for a caller who waits: one event loop per process, in a thread of its own.
 
-Asks in parallel, asks again with growing pauses when the endpoint is busy, slow or broken, and
-keeps every reply on disk (`reply_cache`): a second run asks only what the first got no answer to.
-What cannot be had in the end is an error, never a verdict. The key is shown nowhere (`endpoint`).
+The caller's thread only waits, so it hears Ctrl-C at once; and it may have an event loop already,
+as in a notebook. The thread is a daemon: nobody waits for what is under way when a program ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import os
 import random
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Coroutine, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from lookback.benchmarks import background
-from lookback.benchmarks.endpoint import OPENAI_URL, Endpoint
-from lookback.benchmarks.judge import URL_VARIABLE, Case, FallibleJudge, Progress, Verdict
-from lookback.benchmarks.judge_prompts import OFFICIAL, check_prompt, fill_prompt
-from lookback.benchmarks.reply_cache import ReplyCache, content_key, default_cache
-from lookback.plain import check_text, half_character
+from lookback.benchmarks.judge import (
+    OFFICIAL,
+    OPENAI_URL,
+    URL_VARIABLE,
+    Case,
+    Endpoint,
+    FallibleJudge,
+    Progress,
+    Verdict,
+    check_prompt,
+    fill_prompt,
+)
+from lookback.io.json_values import check_text, half_character
 
 if TYPE_CHECKING:
     import openai
+
+
+T = TypeVar("T")
+
+
+def run_in_background(work: Coroutine[Any, Any, T]) -> T:
+    """The work's result; whatever interrupts the caller ends the work too."""
+    future = asyncio.run_coroutine_threadsafe(work, _loop(os.getpid()))
+    try:
+        return future.result()
+    finally:
+        future.cancel()  # does nothing to work that is done
+
+
+@cache
+def _loop(process: int) -> asyncio.AbstractEventLoop:
+    """The loop of a process; a forked child has none of its parent's threads."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name=f"lookback-{process}", daemon=True).start()
+    return loop
+
+
+CACHE_VARIABLE = "LOOKBACK_CACHE"
+
+
+def default_cache() -> Path:
+    """The file used unless another is named: judge.jsonl in LOOKBACK_CACHE or the user's cache."""
+    if folder := os.environ.get(CACHE_VARIABLE):
+        return Path(folder).expanduser() / "judge.jsonl"
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "lookback" / "judge.jsonl"
+
+
+def content_key(model: str, prompt: str, endpoint: str | None = None) -> str:
+    """The same for the same question to the same model of the same endpoint.
+
+    Args:
+        model: its name there: two endpoints may have two models of one name.
+        prompt: the question.
+        endpoint: its URL without anything secret; None for the keys of older files, which do not
+            know it.
+    """
+    known = [model, prompt] if endpoint is None else [endpoint, model, prompt]
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()
+
+
+class ReplyCache:
+    """Replies by content key, in memory and in a file.
+
+    Args:
+        path: the file; it and its folder are made when the first reply is added.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._replies = _read(path)
+
+    def __len__(self) -> int:
+        return len(self._replies)
+
+    def get(self, key: str) -> str | None:
+        """The reply, or None if there is none yet."""
+        return self._replies.get(key)
+
+    def add(self, key: str, model: str, reply: str) -> None:
+        """Keep a reply; on return it is in the file."""
+        line = json.dumps({"key": key, "model": model, "reply": reply}, ensure_ascii=False) + "\n"
+        with self._lock:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            torn = not _ends_with_newline(self.path)
+            with open(self.path, "ab", buffering=0) as file:
+                # JSON's own spelling of half a character, which UTF-8 cannot hold.
+                file.write((("\n" if torn else "") + line).encode("utf-8", "backslashreplace"))
+            self._replies[key] = reply
+
+
+def _read(path: Path) -> dict[str, str]:
+    """What whole lines of the file say; others are as if they had never been written."""
+    replies: dict[str, str] = {}
+    if not path.exists():
+        return replies
+    for line in path.read_bytes().splitlines():
+        try:
+            entry = json.loads(line)
+            replies[entry["key"]] = str(entry["reply"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue
+    return replies
+
+
+def _ends_with_newline(path: Path) -> bool:
+    try:
+        with open(path, "rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) == b"\n"
+    except OSError:  # there is no file yet, or an empty one
+        return True
+
 
 LONGEST_PAUSE = 60.0  # seconds
 _LABEL = re.compile(r"\b(not correct|incorrect|correct|unclear)\b")
@@ -95,7 +204,7 @@ class LanguageModelJudge(FallibleJudge):
             if half_character(text) is None and self._kept(text) is None
         }
         if missing:
-            background.run(self._ask_all(list(missing)))
+            run_in_background(self._ask_all(list(missing)))
         return [parse_verdict(self._kept(text) or "") for text in prompts]
 
     def unjudged(self, cases: Sequence[Case]) -> dict[int, str]:

@@ -1,63 +1,166 @@
-"""Arithmetic that several benchmarks share: means in per cent, and what an empty whole counts."""
+"""Metrics by name: how good a response is, given the right answers.
+
+    @lookback.metric("mine")
+    def mine(response: str, answers: list[str]) -> float:
+        "The share of the answers that the response names."
+        return sum(answer in response for answer in answers) / len(answers)
+
+Data of one's own name them (`own`). A metric gives a number from 0 (wrong) to 1 (right).
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+import inspect
+import numbers
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from lookback.benchmarks.base import Item
+import numpy as np
+
+from lookback.benchmarks.answers import normalise, parse
+from lookback.benchmarks.vqav2 import ENOUGH, agreement
+from lookback.errors import error_line
+from lookback.registry import Registry, is_interrupt
+from lookback.scores.consensus import word_f1, words_of
+from lookback.scores.judges import chosen_letter
+from lookback.scores.votes import normalised
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def mean_percent(values: Sequence[float]) -> float:
-    """The mean, in per cent; 0 for no values."""
-    return 100 * sum(values) / len(values) if values else 0.0
+class MetricError(ValueError):
+    """A metric failed, or gave something else than a number from 0 to 1; it is named."""
 
 
-def f1(precision: float, recall: float) -> float:
-    """The harmonic mean; 0 if both are."""
-    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+@dataclass(frozen=True)
+class Metric:
+    """A registered metric.
+
+    Attributes:
+        name: what users call it.
+        function: from a response and the right answers to a number from 0 to 1.
+        about: a line on what it is.
+        needs_question: whether the function takes the question, too, as `question`.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    about: str
+    needs_question: bool = False
+
+    @property
+    def origin(self) -> object:
+        """The function."""
+        return self.function
+
+    def __call__(self, response: str, answers: Sequence[str], question: str = "") -> float:
+        """How good a response is.
+
+        Raises:
+            MetricError: the function failed, or gave no number from 0 to 1.
+        """
+        more = {"question": question} if self.needs_question else {}
+        try:
+            found = self.function(response, list(answers), **more)
+        except BaseException as error:
+            if not METRICS.own(self.name) or is_interrupt(error):  # its messages are ours already
+                raise
+            raise MetricError(f"metric {self.name!r} failed: {error_line(error)}") from error
+        if not isinstance(found, (numbers.Real, np.bool_)) or not 0 <= float(found) <= 1:
+            raise MetricError(
+                f"metric {self.name!r} gave {found!r:.60}: it must give a number from 0 to 1"
+            )
+        return float(found)
 
 
-def share(part: int, whole: int) -> float:
-    """part / whole, and 0 for an empty whole, as the paper says it for CHAIR."""
-    return part / whole if whole else 0.0
-
-
-def all_right(groups: Sequence[Hashable], scores: Sequence[float]) -> float:
-    """The share of groups in which every score is 1, in per cent.
+def metric(name: str, *, needs_question: bool = False) -> Callable[[F], F]:
+    """Register a function as the metric `name`; the first line of its docstring describes it.
 
     Args:
-        groups: the group of each score; those of one group need not be neighbours.
-        scores: as many scores.
+        name: what users call it.
+        needs_question: whether it takes the question, too: `(response, answers, question)`.
     """
-    worst: dict[Hashable, float] = {}
-    for group, score in zip(groups, scores, strict=True):
-        worst[group] = min(score, worst.get(group, 1.0))
-    return mean_percent([score == 1 for score in worst.values()])
+
+    def register(function: F) -> F:
+        about = (inspect.getdoc(function) or "").split("\n")[0]
+        METRICS.add(Metric(name, function, about, needs_question))
+        return function
+
+    return register
 
 
-class MeanOfScores(ABC):
-    """A benchmark whose main metric is the mean of its responses' scores."""
+def _adopt(name: str, function: Any) -> None:
+    metric(name)(function)
 
-    primary: str
 
-    @abstractmethod
-    def score(self, item: Item, response: str) -> float:
-        """The quality of one response, in [0, 1]; higher is better."""
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    dict.fromkeys(("exact", "contains", "vqa", "token_f1", "choice"), __name__),
+    _adopt,
+)
+DEFAULT = "exact"
+"""What answers are compared by if nobody names a metric."""
 
-    def scores(self, item: Item, responses: Sequence[str]) -> list[float]:
-        """The quality of several responses to one item."""
-        return [self.score(item, response) for response in responses]
 
-    def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
-        """The mean score and what else the benchmark reports, in per cent."""
-        scores = [self.score(i, r) for i, r in zip(items, responses, strict=True)]
-        if not scores:
-            raise ValueError("no items to aggregate")
-        return {self.primary: mean_percent(scores)} | self.details(items, responses, scores)
+@metric("exact")
+def exact(response: str, answers: list[str]) -> float:
+    """1 if the response is an answer; case, punctuation and articles do not matter."""
+    return float(normalised(response) in map(normalised, answers))
 
-    def details(
-        self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
-    ) -> dict[str, float]:
-        """Further metrics in per cent; none unless a benchmark has some."""
-        return {}
+
+@metric("contains")
+def contains(response: str, answers: list[str]) -> float:
+    """1 if an answer stands in the response, as whole words."""
+    said = f" {normalised(response)} "
+    return float(any(f" {normalised(answer)} " in said for answer in answers))
+
+
+@metric("vqa", needs_question=True)
+def vqa(response: str, answers: list[str], question: str) -> float:
+    """VQA's accuracy: min(n / 3, 1) for n people who agree; n / people of fewer than three.
+
+    All answers are put into the official form first; the official evaluation leaves them as they
+    are if all are equal.
+    """
+    agreeing = sum(agreement(response, question, [normalise(answer) for answer in answers]))
+    return min(agreeing / min(ENOUGH, len(answers)), 1.0)
+
+
+@metric("token_f1")
+def token_f1(response: str, answers: list[str]) -> float:
+    """SQuAD's F1 of the words in response and answer, the best over the answers."""
+    return max(word_f1(words_of(response), words_of(answer)) for answer in answers)
+
+
+@metric("choice")
+def choice(response: str, answers: list[str]) -> float:
+    """Multiple choice: 1 if the response chooses a right letter, or says a right option's text.
+
+    An answer is a letter ("B"), a text ("blue"), or both ("B) blue"). The letter decides if the
+    response chooses one and the answers have one.
+    """
+    options = [_option(answer) for answer in answers]
+    letters = {letter for letter, _ in options if letter}
+    texts = {normalised(text) for _, text in options if text}
+    own_letter, own_text = _option(response)
+    if not own_letter and normalised(own_text) in texts:  # "Vitamin C" is no choice of C
+        return 1.0
+    chosen = chosen_letter(response)
+    if chosen and letters:
+        return float(chosen in letters)
+    return float(
+        not texts.isdisjoint({normalised(own_text), normalised(_option(parse(response))[1])})
+    )
+
+
+_OPTION = re.compile(r"\s*(?:\(([A-Za-z])\)|\[([A-Za-z])\]|([A-Z])[).:](?=\s|$)|([A-Za-z])$)")
+
+
+def _option(text: str) -> tuple[str, str]:
+    """The letter and the text of an option; each is empty if it is not there."""
+    found = _OPTION.match(text.strip())
+    if not found:
+        return "", text.strip()
+    return next(filter(None, found.groups())).upper(), text.strip()[found.end() :].strip()

@@ -21,19 +21,25 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from lookback.benchmarks.answer_metrics import DEFAULT, METRICS
-from lookback.benchmarks.base import Fingerprinted, Item, LeavingOut, benchmark
+from lookback.benchmarks.base import (
+    Fingerprinted,
+    Item,
+    LeavingOut,
+    MeanOfScores,
+    benchmark,
+    mean_percent,
+)
 from lookback.benchmarks.files import MissingFile
-from lookback.benchmarks.metrics import MeanOfScores, mean_percent
+from lookback.benchmarks.metrics import DEFAULT, METRICS
 from lookback.benchmarks.own_file import read_lines
 from lookback.benchmarks.responses import Problem, read_id
 from lookback.conversations import Conversation, Part
-from lookback.fetching import is_url
-from lookback.images import load_image
-from lookback.limits import TEXT_CHARACTERS
-from lookback.plain import check_texts, whole_text
-from lookback.reading import check_inside, read_bytes
-from lookback.storage import AnyPath, RemotePath, is_remote, to_path
+from lookback.io.fetch import is_url
+from lookback.io.files import check_inside, read_bytes
+from lookback.io.images import load_image
+from lookback.io.json_values import check_texts, whole_text
+from lookback.io.limits import TEXT_CHARACTERS
+from lookback.io.storage import AnyPath, RemotePath, is_remote, to_path
 
 NAME = "own"
 KEYS = ("id", "image", "messages", "question", "answers", "metric")

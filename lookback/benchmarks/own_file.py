@@ -12,9 +12,9 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from lookback.limits import DATA_MIB, MIB, LimitError
-from lookback.reading import check_file, check_unpacked, read_bytes
-from lookback.storage import AnyPath, readable, size_of
+from lookback.io.files import check_file, check_unpacked, read_bytes
+from lookback.io.limits import DATA_MIB, MIB, LimitError
+from lookback.io.storage import AnyPath, readable, size_of
 
 LISTS = ("image", "answers")
 """Columns of text in which a list may stand as JSON."""

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lookback.benchmarks.base import Item
-from lookback.limits import TEXT_CHARACTERS
-from lookback.plain import check_text
-from lookback.reading import read_bytes
+from lookback.io.files import read_bytes
+from lookback.io.json_values import check_text
+from lookback.io.limits import TEXT_CHARACTERS
 
 ID_KEYS = ("id", "question_id", "image_id")  # the first that a line has
 RESPONSE_KEYS = ("response", "answer", "caption", "text")

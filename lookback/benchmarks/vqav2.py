@@ -16,12 +16,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lookback.benchmarks.base import Item, Items, benchmark
-from lookback.benchmarks.files import FileBenchmark, coco_image, read_json
-from lookback.benchmarks.metrics import mean_percent
-from lookback.benchmarks.shapes import ID, Shape, check_rows, get_list
-from lookback.benchmarks.vqa_answers import normalise, parse
-from lookback.storage import AnyPath, in_order
+from lookback.benchmarks.answers import normalise, parse
+from lookback.benchmarks.base import Item, Items, benchmark, mean_percent
+from lookback.benchmarks.files import (
+    ID,
+    FileBenchmark,
+    Shape,
+    check_rows,
+    coco_image,
+    get_list,
+    read_json,
+)
+from lookback.io.storage import AnyPath, in_order
 
 HINT = "Answer the question using a single word or phrase."
 ENOUGH = 3  # people who must agree for the full score

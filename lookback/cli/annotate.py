@@ -53,8 +53,7 @@ def annotate(
     Nothing on the page says which scorer picked which answer. `lookback study human DIR` counts.
     """
     from lookback.annotation.cases import read_cases
-    from lookback.annotation.page import file_page
-    from lookback.annotation.server import Server
+    from lookback.annotation.server import Server, file_page
     from lookback.annotation.votes import FILE, VoteFile
 
     cases = read_cases(folder)

@@ -59,7 +59,7 @@ from lookback.cli.steering import (
     parse_steering,
 )
 from lookback.cli.terminal import print_json, progress, show_scorers
-from lookback.plain import check_text
+from lookback.io.json_values import check_text
 
 if TYPE_CHECKING:
     from lookback.conversations import Conversation
@@ -129,7 +129,7 @@ def ask(
 
     One of them that fails is named, the others go on, and the exit status is 3.
     """
-    from lookback.engines.sampling import check_sampling
+    from lookback.engines.common.options import check_sampling
 
     check_sampling(n, temperature, top_p, None, max_new_tokens, seed)
     n = n if search else count_drawn(n, temperature)
@@ -236,7 +236,7 @@ def score(
     Without --model the embedded model scores them, which is small and knows drawn scenes only.
     """
     from lookback.engines import optional_settings
-    from lookback.limits import TEXT_CHARACTERS
+    from lookback.io.limits import TEXT_CHARACTERS
 
     asked = {"IMAGE": image, "QUESTION": question, "RESPONSES": responses}
     check_stdin(asked | {"--image": more_images, "--file": file})
@@ -311,7 +311,7 @@ def _lines(file: Path | str) -> list[str]:
 def _read(file: Path | str) -> str:
     """The text of a file; - is stdin."""
     from lookback.benchmarks.files import read_text
-    from lookback.limits import DATA_MIB
+    from lookback.io.limits import DATA_MIB
 
     return read_stdin_text(DATA_MIB) if is_stdin(file) else read_text(Path(file))
 

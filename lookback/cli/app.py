@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from lookback import __version__
 from lookback.cli.errors import plugin_failure
 from lookback.cli.stdin import refuse_stdin
-from lookback.reading import OUTSIDE_VARIABLE
+from lookback.io.files import OUTSIDE_VARIABLE
 from lookback.registry import PLUGINS_VARIABLE, PluginError, is_interrupt, load_plugin, plugin_in
 from lookback.scores.names import HOMES
 

@@ -74,7 +74,7 @@ def evaluate(
     """Score anybody's responses on a benchmark; no model needed."""
     from lookback.benchmarks import evaluate as evaluation
     from lookback.benchmarks.base import get_kind
-    from lookback.limits import DATA_MIB
+    from lookback.io.limits import DATA_MIB
 
     check_stdin({"--responses": responses, "--synonyms": synonyms})
     refuse_stdin("--synonyms", synonyms, "it is read by its name")

@@ -51,7 +51,8 @@ def demo(
     from lookback.demo.measured import read_measured
     from lookback.demo.page import demo_page
     from lookback.demo.screen import how_chosen, show
-    from lookback.engines.sampling import SEEDS, check_whole
+    from lookback.engines.common.options import SEEDS
+    from lookback.errors import check_whole
     from lookback.pages import check_writable
 
     if task not in GENERATED:

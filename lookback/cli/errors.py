@@ -13,7 +13,8 @@ import sys
 import traceback
 
 from lookback.cli.terminal import LONGEST, printable
-from lookback.registry import SettingError, plugin_in, words
+from lookback.errors import error_line
+from lookback.registry import SettingError, plugin_in
 
 TRACEBACK_VARIABLE = "LOOKBACK_TRACEBACK"
 EXPECTED = (ValueError, OSError, ImportError, SettingError, FloatingPointError)
@@ -36,8 +37,8 @@ def explain(error: Exception) -> str:
         line = str(error) or type(error).__name__
     else:
         line = (
-            f"this is a bug: {words(error)}; please report it in the project's issue tracker, with "
-            f"the command and the traceback ({TRACEBACK_VARIABLE}=1 shows it)"
+            f"this is a bug: {error_line(error)}; please report it in the project's issue tracker, "
+            f"with the command and the traceback ({TRACEBACK_VARIABLE}=1 shows it)"
         )
     line = printable(" ".join(line.split()))
     return line if len(line) <= LONGEST else f"{line[:LONGEST]}... ({len(line)} characters)"
@@ -45,7 +46,7 @@ def explain(error: Exception) -> str:
 
 def plugin_failure(plugin: str, error: BaseException) -> str:
     """What is said of a plugin that raised an error."""
-    return f"the plugin {plugin} failed: {words(error)} ({TRACEBACK_VARIABLE}=1 shows where)"
+    return f"the plugin {plugin} failed: {error_line(error)} ({TRACEBACK_VARIABLE}=1 shows where)"
 
 
 def _after_colon(error: Exception) -> str:

@@ -8,9 +8,9 @@ import typer
 
 from lookback.cli.app import AllowOutside, Json, app, complete_scorer
 from lookback.cli.terminal import LONGEST, long_progress, print_json, say
-from lookback.exports.formats import FORMATS, get_format
-from lookback.limits import one_line
-from lookback.storage import to_path
+from lookback.errors import one_line
+from lookback.integrations.exports import FORMATS, get_format
+from lookback.io.storage import to_path
 
 _LISTED = "; ".join(f"{one.name}: {one.about}" for one in FORMATS.values())
 WHAT = "What is written"
@@ -93,8 +93,7 @@ def export_run(
     as_json: Json = False,
 ) -> None:
     """A run for other tools: JSON lines, a log of Inspect AI, or a dataset with a card."""
-    from lookback.exports.request import Request, shared_params
-    from lookback.exports.writing import export
+    from lookback.integrations.exports.base import Request, export, shared_params
     from lookback.runs import open_run
 
     get_format(to)

@@ -102,8 +102,8 @@ def merge_runs(
 
     The jobs' folders stay as they are. (To read a run it need not be merged.)
     """
+    from lookback.io.storage import to_path
     from lookback.runs.merge import merge
-    from lookback.storage import to_path
 
     folder = to_path(run)
     target = to_path(out) if out else folder.with_name(f"{folder.name}-merged")

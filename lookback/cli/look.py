@@ -34,8 +34,8 @@ from lookback.cli.start import Start
 from lookback.cli.stdin import check_stdin, is_stdin, read_stdin_text
 from lookback.cli.steering import count_drawn
 from lookback.cli.terminal import LONGEST, console, print_json, progress
-from lookback.limits import one_line
-from lookback.plain import check_text
+from lookback.errors import one_line
+from lookback.io.json_values import check_text
 
 if TYPE_CHECKING:
     from lookback.conversations import Conversation
@@ -119,7 +119,7 @@ def look(
     Without --model the embedded model looks, which is small and knows drawn scenes only.
     """
     from lookback.engines import require
-    from lookback.engines.sampling import check_sampling
+    from lookback.engines.common.options import check_sampling
     from lookback.pages.look import check_output, save
 
     check_stdin({"IMAGE": image, "--image": more_images, "RESPONSE": response})
@@ -201,7 +201,7 @@ def _read(response: str | None) -> str | None:
     Raises:
         ValueError: it is empty, or too long.
     """
-    from lookback.limits import DATA_MIB, TEXT_CHARACTERS
+    from lookback.io.limits import DATA_MIB, TEXT_CHARACTERS
 
     if response is None:
         return None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lookback.benchmarks.responses import Problem
     from lookback.conversations import Conversation
-    from lookback.storage import AnyPath
+    from lookback.io.storage import AnyPath
 
 ENDINGS = (
     *(".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".jp2"),
@@ -48,7 +48,7 @@ def check_question(question: str) -> None:
     Raises:
         ValueError: it is empty, or too long.
     """
-    from lookback.limits import TEXT_CHARACTERS
+    from lookback.io.limits import TEXT_CHARACTERS
 
     if not question.strip():
         raise ValueError("the question is empty: say what to ask about the image")
@@ -61,7 +61,7 @@ def find_images(name: str) -> list[str]:
     Raises:
         ValueError: a folder or a pattern has none.
     """
-    from lookback.fetching import is_url
+    from lookback.io.fetch import is_url
 
     if is_stdin(name) or is_url(name) or name.startswith("data:") or "\0" in name:
         return [name]
@@ -77,7 +77,7 @@ def find_images(name: str) -> list[str]:
 
 
 def _images_in(folder: Path) -> list[str]:
-    from lookback.videos import is_video
+    from lookback.io.videos import is_video
 
     files = sorted(one for one in folder.iterdir() if not one.name.startswith("."))
     kinds = [one for one in files if one.suffix.lower() in ENDINGS or is_video(one)]
@@ -106,7 +106,7 @@ def questions_in(file: Path) -> tuple[list[Question], list[Problem]]:
     """
     from lookback.benchmarks.own import OwnData, nothing_used
     from lookback.benchmarks.own_file import parse_jsonl, read_lines
-    from lookback.limits import DATA_MIB
+    from lookback.io.limits import DATA_MIB
 
     folder: AnyPath
     if is_stdin(file):
@@ -143,7 +143,7 @@ def read_conversation(names: Sequence[str], question: str) -> Conversation:
         FileNotFoundError: there is no such file.
     """
     from lookback.conversations import Conversation
-    from lookback.videos import is_video, load_video
+    from lookback.io.videos import is_video, load_video
 
     videos = [name for name in names if is_video(name)]
     if len(videos) > 1:
@@ -154,8 +154,8 @@ def read_conversation(names: Sequence[str], question: str) -> Conversation:
 
 
 def _image(name: str) -> Image:
-    from lookback.images import load_image
-    from lookback.limits import IMAGE_MIB
+    from lookback.io.images import load_image
+    from lookback.io.limits import IMAGE_MIB
 
     if not is_stdin(name):
         return load_image(name)

@@ -75,7 +75,7 @@ def noting_unread() -> Iterator[dict[str, Any]]:
 
     Python says a warning once; here each question has its own.
     """
-    from lookback.scores.asking import UnreadReplies
+    from lookback.scores.judges import UnreadReplies
 
     found: dict[str, Any] = {}
     with warnings.catch_warnings(record=True) as caught:
@@ -183,7 +183,7 @@ def shaded_text(tokens: Sequence[str], values: ArrayLike) -> Any:
     """
     from rich.text import Text
 
-    from lookback.pages.shading import color, shades
+    from lookback.pages.tokens import color, shades
 
     text = Text(overflow="fold")
     begun = False

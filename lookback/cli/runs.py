@@ -43,7 +43,7 @@ from lookback.cli.terminal import (
     say,
     show_summary,
 )
-from lookback.storage import to_path
+from lookback.io.storage import to_path
 
 
 @app.command(cls=RayCommand)

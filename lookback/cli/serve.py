@@ -29,10 +29,10 @@ from lookback.cli.app import (
 from lookback.cli.start import Start
 from lookback.cli.steering import Prune, parse_schedule
 from lookback.cli.terminal import say
-from lookback.hosting import host_name, own_names
-from lookback.limits import IMAGE_MIB, IMAGE_PIXELS
-from lookback.limits import LIMITS as INPUT_LIMITS
-from lookback.plain import check_text
+from lookback.io.hosts import host_name, own_names
+from lookback.io.json_values import check_text
+from lookback.io.limits import IMAGE_MIB, IMAGE_PIXELS
+from lookback.io.limits import LIMITS as INPUT_LIMITS
 from lookback.server.settings import KEY_VARIABLE, Defaults, Limits, Settings
 
 WHO = "Who may ask"
@@ -190,10 +190,9 @@ def serve(
     Without --model the embedded model answers, which is small and knows drawn scenes only.
     """
     _need_extra()
-    from lookback.engines.sampling import check_sampling
+    from lookback.engines.common.options import check_sampling
     from lookback.scores.base import get_scorer
-    from lookback.server.log import start_log
-    from lookback.server.running import address, listen, make_server
+    from lookback.server.process import address, listen, make_server, start_log
 
     check_sampling(best_of, temperature, top_p, None, max_tokens, 0)
     if get_scorer(scorer).needs == "truth":

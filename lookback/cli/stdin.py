@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lookback.limits import Limit
+    from lookback.io.limits import Limit
 
 STDIN = "-"
 
@@ -61,7 +61,7 @@ def read_stdin(limit: Limit) -> bytes:
     Raises:
         LimitError: it is larger; no more of it was read.
     """
-    from lookback.reading import read_stream
+    from lookback.io.files import read_stream
 
     return read_stream(sys.stdin.buffer, limit, "stdin")
 

@@ -14,7 +14,8 @@ from lookback.cli.terminal import bar_columns, console, say
 
 if TYPE_CHECKING:
     from lookback.conversations import Conversation
-    from lookback.engines import Engine, Progress
+    from lookback.engines import Engine
+    from lookback.engines.common.options import Progress
     from lookback.signals import Candidates
     from lookback.steering import Decision, Judge, Watch
     from lookback.steering.pruning import Pruning

@@ -18,8 +18,8 @@ from lookback.cli.terminal import (
     show_study,
     show_table,
 )
-from lookback.limits import one_line
-from lookback.storage import AnyPath, to_path
+from lookback.errors import one_line
+from lookback.io.storage import AnyPath, to_path
 
 if TYPE_CHECKING:
     from lookback.studies import Result, Runs
@@ -65,7 +65,7 @@ def study(
     `human` is of votes: give folders that `lookback annotate` served, or files of votes.
     """
     from lookback.studies import get_study
-    from lookback.studies.shared.base import ALL, HUMAN
+    from lookback.studies.common.base import ALL, HUMAN
 
     if name == HUMAN:
         if n is not None or settings or items is not None:
@@ -86,15 +86,15 @@ def study(
 
 def _votes(paths: list[str], out: AnyPath, as_json: bool) -> None:
     """The one study that is of no runs."""
+    from lookback.studies.common.base import HUMAN
     from lookback.studies.human import human
-    from lookback.studies.shared.base import HUMAN
 
     _finish(HUMAN, lambda: human(paths), out, as_json)
 
 
 def _finish(name: str, work: Callable[[], Result], out: AnyPath, as_json: bool) -> None:
     """Do a study, write its files, show what it found."""
-    from lookback.studies.shared.tables import write
+    from lookback.studies.common.tables import write
 
     with console(stderr=True).status(name):
         result = work()
@@ -109,7 +109,7 @@ def _finish(name: str, work: Callable[[], Result], out: AnyPath, as_json: bool) 
 def studies(as_json: Json = False) -> None:
     """List the studies and what of the paper they reproduce."""
     from lookback.studies import STUDIES, human
-    from lookback.studies.shared.base import HUMAN, Study
+    from lookback.studies.common.base import HUMAN, Study
 
     votes = Study(HUMAN, human.human, human.ABOUT, human.PAPER, "Human study", False)
     known = [*STUDIES.all().values(), votes]
@@ -151,7 +151,7 @@ def _open(paths: list[str], n: str | None) -> Runs:
     """The runs that a study is given, and in a line each what to know about them."""
     from lookback.runs import open_runs
     from lookback.studies import Runs
-    from lookback.studies.shared.budgets import parse_budgets
+    from lookback.studies.common.budgets import parse_budgets
 
     ns = None if n is None else parse_budgets(n)
     given = Runs(open_runs(paths), ns=ns)
@@ -173,7 +173,7 @@ def _report(
     from lookback.report.findings import find
     from lookback.runs.layout import write_whole
     from lookback.studies import STUDIES
-    from lookback.studies.shared.tables import write
+    from lookback.studies.common.tables import write
 
     results: dict[str, Result | str] = {}
     known = STUDIES.all()

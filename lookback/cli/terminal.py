@@ -9,21 +9,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lookback.limits import one_line
+from lookback.errors import one_line
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
     from lookback.benchmarks.evaluate import Evaluation, Listed
     from lookback.benchmarks.responses import Problem
-    from lookback.engines import Progress
-    from lookback.engines.checks import CheckReport
+    from lookback.engines.common.check_report import CheckReport
+    from lookback.engines.common.options import Progress
+    from lookback.io.storage import AnyPath
     from lookback.runs.opening import ListedRun
     from lookback.runs.start import Summary
     from lookback.runs.status import Status, Tally
     from lookback.runs.verify import Verification
     from lookback.scores.base import Scorer
-    from lookback.storage import AnyPath
     from lookback.studies import Result
 
 LONGEST = 2000

@@ -14,7 +14,7 @@ from lookback.cli.halfblocks import LARGEST, LEFT, can_draw, draw
 from lookback.cli.terminal import printable
 from lookback.demo.asked import RULE, SCORERS, Asked, merge
 from lookback.demo.measured import Measured
-from lookback.pages.shading import color, shades
+from lookback.pages.tokens import color, shades
 from lookback.signals import Candidate
 
 WIDE = 100

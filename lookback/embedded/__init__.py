@@ -1,6 +1,6 @@
 """The package's own models: a small LVLM, and a dual encoder for CLIPScore.
 
-Both know drawn scenes (`lookback.benchmarks.scenes`) and nothing else. They are folders in the
+Both know drawn scenes (`lookback.scenes`) and nothing else. They are folders in the
 ordinary transformers format; `make train-embedded` makes them, docs/embedded.md is their card.
 """
 
@@ -28,7 +28,7 @@ def is_scene(picture: Image) -> bool:
 
     Scenes are drawn over noise, so that their colours are as many as those of photographs.
     """
-    from lookback.benchmarks.scenes.world import IMAGE_SIZE
+    from lookback.scenes.world import IMAGE_SIZE
 
     return picture.size == (IMAGE_SIZE, IMAGE_SIZE)
 

@@ -7,23 +7,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lookback.engines.contract import ABILITIES as ABILITIES
-from lookback.engines.contract import Ability as Ability
-from lookback.engines.contract import AbilityError as AbilityError
-from lookback.engines.contract import Engine as Engine
-from lookback.engines.contract import Identity as Identity
-from lookback.engines.contract import Progress as Progress
-from lookback.engines.contract import UnsupportedModelError as UnsupportedModelError
-from lookback.engines.contract import check_rows as check_rows
-from lookback.engines.contract import optional_settings as optional_settings
-from lookback.engines.contract import refuse as refuse
-from lookback.engines.contract import require as require
-from lookback.engines.sampling import check_sampling as check_sampling
+from lookback.engines.base import ABILITIES as ABILITIES
+from lookback.engines.base import Ability as Ability
+from lookback.engines.base import AbilityError as AbilityError
+from lookback.engines.base import Engine as Engine
+from lookback.engines.base import Identity as Identity
+from lookback.engines.base import UnsupportedModelError as UnsupportedModelError
+from lookback.engines.base import check_rows as check_rows
+from lookback.engines.base import optional_settings as optional_settings
+from lookback.engines.base import refuse as refuse
+from lookback.engines.base import require as require
+from lookback.engines.common.options import Progress as Progress
+from lookback.engines.common.options import check_sampling as check_sampling
 from lookback.registry import PluginError, Registry, SettingError, did_you_mean
 
 if TYPE_CHECKING:
-    from lookback.engines.contract import Response as Response
-    from lookback.engines.contract import Rows as Rows
+    from lookback.engines.base import Rows as Rows
+    from lookback.engines.common.options import Response as Response
 
 F = TypeVar("F", bound="Callable[..., Engine]")
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from lookback.embedded import CLIP
-from lookback.images import load_images
+from lookback.io.images import load_images
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -96,12 +96,7 @@ class DualEncoder:
 def _load(name: str) -> DualEncoder:
     from transformers import AutoModel
 
-    from lookback.engines.transformers.loading import (
-        LOADING,
-        explaining,
-        hub_options,
-        load_processor,
-    )
+    from lookback.engines.common.model_files import LOADING, explaining, hub_options, load_processor
 
     with LOADING, explaining(name):
         model = AutoModel.from_pretrained(name, dtype=torch.float32, **hub_options(name))

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
-from lookback.engines.sampling import check_whole
-from lookback.engines.transformers.compat import ModelOutput, generation_settings
+from lookback.engines.common.compat import ModelOutput, generation_settings
 from lookback.engines.transformers.recording import record
+from lookback.errors import check_whole
 from lookback.scores.base import NEEDS, Scorer, best_first, get_scorer
 from lookback.scores.rehearsal import rehearse
 from lookback.signals import Candidates

@@ -22,8 +22,7 @@ import pyarrow as pa
 
 from lookback.conversations import Conversation
 from lookback.engines import check_sampling, load, require
-from lookback.engines.sampling import check_texts
-from lookback.registry import words
+from lookback.errors import check_texts, error_line
 from lookback.runs.given import Given
 from lookback.runs.sources import item_seed, scored
 from lookback.scores.base import get_scorer
@@ -173,14 +172,14 @@ class Scorer:
     ) -> dict[str, Any]:
         """What is added to a row."""
         if isinstance(asked, Exception):
-            return {"error": words(asked)[:1000]}
+            return {"error": error_line(asked)[:1000]}
         if isinstance(found, Exception):
-            return {"error": words(found)[:1000]}
+            return {"error": error_line(found)[:1000]}
         try:
             known = Asked(self.engine, asked)
             scores = replace(found, asked=known).scores(self.scorer, **self.scorer_settings)
         except Exception as error:
-            return {"error": words(error)[:1000], "responses": [one.text for one in found]}
+            return {"error": error_line(error)[:1000], "responses": [one.text for one in found]}
         best = None if np.isnan(scores).all() else int(np.nanargmax(scores))
         row: dict[str, Any] = {
             name: [getattr(one, name) for one in found]

@@ -13,20 +13,16 @@ import io
 import math
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from lookback.plain import whole_text
-from lookback.runs.again import Again
+from lookback.io.json_values import whole_text
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-    from lookback.runs import Run
 
 UNBROKEN = 500
 """Characters without a blank that a page has in a row: the time in which browsers find line breaks
@@ -95,19 +91,6 @@ def encoded(image: Image, form: str = "png", **settings: Any) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, form, **settings)
     return buffer.getvalue()
-
-
-def images(run: Run) -> Callable[[int], Image | str]:
-    """Gives the image of the item at a position of the split, or says why there is none."""
-    again = Again(run)
-
-    def image(place: int) -> Image | str:
-        try:
-            return again.item(place).image or "this question is asked without an image"
-        except (OSError, ValueError, IndexError) as error:
-            return str(error)
-
-    return image
 
 
 def _finalize(value: object) -> object:

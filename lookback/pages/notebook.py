@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lookback.pages import render
-from lookback.pages.shading import ShadedToken, shaded
+from lookback.pages.tokens import ShadedToken, shaded
 from lookback.scores.base import get_scorer
 from lookback.signals import Candidate, Candidates
 

@@ -25,14 +25,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lookback.families import GENERIC
-from lookback.plain import finite
+from lookback.io.json_values import finite
 from lookback.report.items import ITEMS, Items, Part
 from lookback.report.pictures import Pictures
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import A_FLOOR, Array
 from lookback.studies import Runs, title
-from lookback.studies.shared.selection import picks, quality_of_picks
+from lookback.studies.common.selection import picks, quality_of_picks
 
 PICKING = ("lookback", "self_certainty", "mean_log_prob", "visual_lookback")
 """The methods whose picks the page works out."""

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lookback.pages import data_uri
-from lookback.studies.shared.lines import contrast
-from lookback.studies.shared.plots import ONE_COLUMN, TWO_COLUMNS, figure_bytes
+from lookback.studies.common.plots import ONE_COLUMN, TWO_COLUMNS, contrast, figure_bytes
 
 SVG_MOST = 300_000
 """Bytes above which a figure (a scatter of many points) goes in as PNG, which stays light."""

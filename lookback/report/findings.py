@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from lookback.report.wording import Difference, compare, join, name_of, number_of, why_unjudged
 from lookback.studies import Result
-from lookback.studies.shared.budgets import AVERAGE, budget_words
-from lookback.studies.shared.methods import GREEDY, ceilings
+from lookback.studies.common.budgets import AVERAGE, budget_words
+from lookback.studies.common.selection import GREEDY, ceilings
 
 MANY = 3
 """Benchmarks from which on a sentence names the ends alone."""

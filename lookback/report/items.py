@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lookback.io.json_values import facts, finite
 from lookback.pages.blocks import pack
-from lookback.pages.look_data import look_head, look_numbers
-from lookback.plain import facts, finite
+from lookback.pages.look import look_head, look_numbers
 from lookback.report.controls import COMPARED, Control
 from lookback.report.pictures import Pictures
 from lookback.runs import Run
@@ -34,7 +34,7 @@ from lookback.signals import SIGNALS
 from lookback.studies import Runs
 
 if TYPE_CHECKING:
-    from lookback.look import Look
+    from lookback.looks.look import Look
 
 SHOWN = "image:0"
 """The picture that is shown of an item, as looks name it."""

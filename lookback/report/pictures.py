@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lookback.pages import image_uri, images
+from lookback.pages import image_uri
 from lookback.runs import Run
+from lookback.runs.again import item_images
 
 LARGEST = 384
 """Pixels that an image of an item has at most."""
@@ -28,7 +29,7 @@ class Pictures:
         """From an item's position in the split and its id to the position among `uris` of its image
         and ""; or to None and why there is none.
         """
-        image_at = images(run)
+        image_at = item_images(run)
 
         def find(place: int, name: str) -> tuple[int | None, str]:
             key = (run.benchmark, run.settings["split"], run.settings.get("items"), name)

@@ -14,9 +14,9 @@ from lookback.report.figures import FigureView, figure_view
 from lookback.report.table import TableView, table_view
 from lookback.runs import Run
 from lookback.studies import Result, Runs, Table, get_study, title
-from lookback.studies.shared.budgets import budget_notes
-from lookback.studies.shared.plots import figure_bytes
-from lookback.studies.shared.tables import files_of
+from lookback.studies.common.budgets import budget_notes
+from lookback.studies.common.plots import figure_bytes
+from lookback.studies.common.tables import files_of
 
 DOWNLOAD_MOST = 500_000
 """Bytes above which a file is only named: the command that made the page wrote it beside it."""

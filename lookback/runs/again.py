@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from lookback.benchmarks.base import Item, get_benchmark
 from lookback.runs.run import Run
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 
 class Again:
@@ -42,3 +46,16 @@ class Again:
         if item.id != name:
             raise ValueError(f"the benchmark has {item.id} where the run has {name}")
         return item
+
+
+def item_images(run: Run) -> Callable[[int], Image | str]:
+    """Gives the image of the item at a position of the split, or says why there is none."""
+    again = Again(run)
+
+    def image(place: int) -> Image | str:
+        try:
+            return again.item(place).image or "this question is asked without an image"
+        except (OSError, ValueError, IndexError) as error:
+            return str(error)
+
+    return image

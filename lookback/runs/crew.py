@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lookback.engines import Identity
+from lookback.io.storage import AnyPath
 from lookback.runs.layout import SHARD, RunError
-from lookback.storage import AnyPath
 
 if TYPE_CHECKING:
     from lookback.engines import Engine

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from lookback.io.storage import AnyPath
 from lookback.runs.layout import RunError
-from lookback.storage import AnyPath
 
 NAME = re.compile(r"job-(\d+)-of-(\d+)")
 MOST = 100_000

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lookback.io.storage import AnyPath, each, names_in
 from lookback.runs.job import Job
 from lookback.runs.layout import RunError
 from lookback.runs.manifest import MANIFEST, Manifest, find_difference
-from lookback.storage import AnyPath, each, names_in
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lookback.errors import one_line
+from lookback.io.storage import AnyPath, RemotePath, readable
 from lookback.signals import BY_LAYER, SIGNALS
-from lookback.storage import AnyPath, RemotePath, readable
 
 ITEMS = pa.schema(
     [
@@ -150,8 +151,7 @@ def read_table(
     try:
         return _read(path, names)
     except (pa.ArrowException, OSError) as error:
-        about = " ".join(str(error).split())
-        raise RunError(f"cannot read {str(path)!r} ({about:.200}): {REMAKE}") from error
+        raise RunError(f"cannot read {str(path)!r} ({one_line(error)}): {REMAKE}") from error
 
 
 def empty_table(table: str, columns: Iterable[str] | None = None) -> pa.Table:

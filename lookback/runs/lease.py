@@ -21,9 +21,9 @@ import time
 import uuid
 from typing import Any
 
-from lookback.limits import one_line
+from lookback.errors import one_line
+from lookback.io.storage import RemotePath
 from lookback.runs.layout import RunError
-from lookback.storage import RemotePath
 
 RENEWED = 15.0
 """Seconds after which a lease is renewed."""

@@ -1,6 +1,6 @@
 """Where the picks of a run's first items looked: rows of the table `looks`, and back.
 
-A row per look, of a candidate of an item. Its weights have `lookback.rounding.BITS` bits of their
+A row per look, of a candidate of an item. Its weights have `lookback.looks.look.BITS` bits of their
 fraction. Images are not in a run: a look that is read has those of the benchmark.
 """
 
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lookback.look import Look, Picture
-from lookback.rounding import rounded
+from lookback.looks.look import Look, Picture, rounded
 from lookback.runs.layout import RunError
 from lookback.scores.base import get_scorer
 

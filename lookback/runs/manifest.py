@@ -14,10 +14,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from lookback.reading import read_bytes
+from lookback.io.files import read_bytes
+from lookback.io.storage import AnyPath
 from lookback.runs.job import Job
 from lookback.runs.layout import RunError, replacing
-from lookback.storage import AnyPath
 
 MANIFEST = "manifest.json"
 FORMAT = 3

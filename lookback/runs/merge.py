@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from lookback.engines import Progress
-from lookback.reading import read_bytes
+from lookback.engines.common.options import Progress
+from lookback.io.files import read_bytes
+from lookback.io.storage import AnyPath, names_in
 from lookback.runs.jobs import Folders, read_folders
 from lookback.runs.layout import RunError, lock, remove_leftovers, shard_path, write_whole
 from lookback.runs.manifest import MANIFEST, Manifest
@@ -27,7 +28,6 @@ from lookback.runs.start import check_ours
 from lookback.runs.status import read_status
 from lookback.runs.timings import read_timings
 from lookback.runs.verify import find_problems, read_records, refuse
-from lookback.storage import AnyPath, names_in
 
 
 def merge(

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lookback.io.storage import AnyPath, RemotePath, names_in, size_below, to_path
 from lookback.runs.jobs import holds_run, read_folders
 from lookback.runs.layout import RunError
 from lookback.runs.manifest import MANIFEST
 from lookback.runs.run import Run
-from lookback.storage import AnyPath, RemotePath, names_in, size_below, to_path
 
 
 def open_run(path: str | os.PathLike[str] | RemotePath) -> Run:

@@ -104,7 +104,7 @@ class Plan:
                 )
             self.prune.of(self.n, {})  # said before a model is loaded
         if self.metric is not None:
-            from lookback.benchmarks.answer_metrics import METRICS
+            from lookback.benchmarks.metrics import METRICS
 
             METRICS.get(self.metric)  # said before a model is loaded
         object.__setattr__(self, "scorers", tuple(dict.fromkeys(map(self._named, self.scorers))))

@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lookback import __version__
+from lookback.errors import one_line
+from lookback.io.storage import AnyPath
 from lookback.registry import PLUGINS_VARIABLE
 from lookback.runs.crew import Account, Message, Portion, Team
 from lookback.runs.layout import RunError
 from lookback.runs.shipping import Files, pack_made, pack_needed, unpack
 from lookback.runs.workers import THREADS_VARIABLE, portable
-from lookback.storage import AnyPath
 
 if TYPE_CHECKING:
     from lookback.runs.plan import Plan
@@ -291,10 +292,9 @@ def connect(ray: Any, cluster: Cluster, say: Callable[[str], None]) -> bool:
             return True
         except (ConnectionError, ValueError, RuntimeError) as error:
             if named:
-                about = " ".join(str(error).split())
                 raise RunError(
-                    f"no Ray cluster at {named!r} ({about:.200}); one that asks for a token needs "
-                    "RAY_AUTH_MODE=token"
+                    f"no Ray cluster at {named!r} ({one_line(error)}); one that asks for a token "
+                    "needs RAY_AUTH_MODE=token"
                 ) from None
         say("no Ray cluster was found (RAY_ADDRESS, --ray ADDRESS): one is started here")
     ray.init(address=LOCAL, include_dashboard=False, **quiet)

@@ -19,7 +19,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from lookback.reading import read_bytes
+from lookback.io.files import read_bytes
+from lookback.io.storage import AnyPath, names_in
 from lookback.runs.layout import (
     REMAKE,
     SHARD,
@@ -29,7 +30,6 @@ from lookback.runs.layout import (
     write_whole,
 )
 from lookback.runs.manifest import Manifest
-from lookback.storage import AnyPath, names_in
 
 RECORDS = "shards"
 SAMPLED = ("items", "candidates")

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lookback.io.storage import AnyPath, RemotePath, each, to_path
 from lookback.runs.jobs import read_folders
 from lookback.runs.layout import (
     HEAD_COLUMNS,
@@ -40,7 +41,6 @@ from lookback.scores.base import get_scorer
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
 from lookback.signals import BY_LAYER, PRUNED, SIGNALS, Candidates, Floats
-from lookback.storage import AnyPath, RemotePath, each, to_path
 
 
 class Run:

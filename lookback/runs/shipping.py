@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from lookback.io.storage import AnyPath
 from lookback.runs.layout import shard_path, write_whole
 from lookback.runs.manifest import MANIFEST
 from lookback.runs.records import RECORDS, SAMPLED, TIMINGS, read_record, record_path
-from lookback.storage import AnyPath
 
 Files = Mapping[str, bytes]
 

@@ -16,14 +16,14 @@ import numpy as np
 
 from lookback.conversations import NO_SOURCE, Conversation
 from lookback.engines import Ability, optional_settings
-from lookback.reading import read_bytes
+from lookback.io.files import read_bytes
+from lookback.io.storage import AnyPath, to_path
 from lookback.runs.given import Given, read_entry
 from lookback.runs.layout import RunError
 from lookback.runs.manifest import MANIFEST
 from lookback.runs.plan import Plan
 from lookback.runs.run import Run
 from lookback.signals import Candidate, Candidates, Signals
-from lookback.storage import AnyPath, to_path
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from lookback.benchmarks.base import GENERATED, LeavingOut
 from lookback.embedded import PHOTOGRAPH, shows_photograph
-from lookback.engines import Progress
-from lookback.plain import check_text
+from lookback.engines.common.options import Progress
+from lookback.io.json_values import check_text
+from lookback.io.storage import AnyPath, RemotePath, each, to_path
 from lookback.runs.crew import Account, Alone, Crew, Portion, plan_portions
 from lookback.runs.job import Job
 from lookback.runs.jobs import check_begin, check_siblings
@@ -32,7 +33,6 @@ from lookback.runs.timings import read_timings
 from lookback.runs.verify import find_problems, read_records, refuse
 from lookback.runs.work import Worker
 from lookback.scores.base import get_scorer
-from lookback.storage import AnyPath, RemotePath, each, to_path
 
 if TYPE_CHECKING:
     from lookback.runs.ray_workers import Cluster

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lookback.io.storage import AnyPath
 from lookback.runs.jobs import read_folders
 from lookback.runs.layout import read_table
 from lookback.runs.manifest import Manifest
 from lookback.runs.records import SAMPLED, Record
 from lookback.runs.verify import find_problems, read_records, refuse, unrecorded_shards
-from lookback.storage import AnyPath
 
 MISSING = "missing"
 """The status of a job that has not begun."""

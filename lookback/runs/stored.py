@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lookback.io.storage import AnyPath
 from lookback.runs.layout import CANDIDATES, SHARD, TOKEN_COLUMNS, read_table
 from lookback.runs.manifest import Manifest
 from lookback.signals import BY_LAYER, Candidate, Candidates, Signals
-from lookback.storage import AnyPath
 
 
 def read_candidates(folder: AnyPath, manifest: Manifest, place: int) -> Candidates:

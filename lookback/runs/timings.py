@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lookback.limits import one_line
-from lookback.reading import read_bytes
+from lookback.errors import one_line
+from lookback.io.files import read_bytes
+from lookback.io.storage import AnyPath, each, names_in
 from lookback.runs.layout import SHARD
 from lookback.runs.manifest import Manifest
 from lookback.runs.records import (
@@ -30,7 +31,6 @@ from lookback.runs.records import (
     record_path,
     timing_path,
 )
-from lookback.storage import AnyPath, each, names_in
 
 LEAVE_OUT = "the same `lookback run` as before leaves it out; the results do not depend on it"
 MOVE = "move it away"

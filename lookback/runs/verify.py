@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lookback.errors import one_line
+from lookback.io.storage import AnyPath, each, names_in, sizes_in
 from lookback.runs.jobs import Folders, read_folders
 from lookback.runs.layout import RunError, checksum, shard_path
 from lookback.runs.manifest import MANIFEST, Manifest
@@ -24,7 +26,6 @@ from lookback.runs.records import (
     record_path,
 )
 from lookback.runs.timings import MOVE, read_timings
-from lookback.storage import AnyPath, each, names_in, sizes_in
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def read_records(folder: AnyPath, manifest: Manifest) -> tuple[dict[int, Record]
         try:
             record = read_record(folder, shard)
         except (ValueError, OSError) as error:
-            return None, f"cannot be read ({' '.join(str(error).split()):.100})"
+            return None, f"cannot be read ({one_line(error, 100)})"
         return record, _problem_of_record(manifest, shard, record)
 
     found = each(folder, read, manifest.shards)

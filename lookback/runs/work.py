@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from lookback.engines import optional_settings, require
+from lookback.errors import error_line
+from lookback.io.storage import AnyPath
 from lookback.runs.crew import Account
 from lookback.runs.layout import (
     SHARD,
@@ -25,7 +27,6 @@ from lookback.runs.sources import Questions, get_source
 from lookback.runs.stored import read_candidates
 from lookback.scores.base import get_scorer
 from lookback.signals import BY_LAYER, PRUNED, Asked, Candidates
-from lookback.storage import AnyPath
 
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages
@@ -334,4 +335,4 @@ def _timing(stage: str, place: int, responses: int, ms: float) -> dict[str, Any]
 
 def _message(error: Exception) -> str:
     """One line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:1000]
+    return error_line(error)[:1000]

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from multiprocessing import get_context, parent_process
 from typing import TYPE_CHECKING, Any
 
-from lookback.registry import PluginError, plugin_in, words
+from lookback.errors import error_line
+from lookback.io.storage import AnyPath
+from lookback.registry import PluginError, plugin_in
 from lookback.runs.crew import Message, Portion, Team
 from lookback.runs.layout import RunError
-from lookback.storage import AnyPath
 
 if TYPE_CHECKING:
     from lookback.runs.plan import Plan
@@ -113,9 +114,9 @@ def portable(error: BaseException) -> Exception:
     Of what passed through a plugin the plugin's name, which the traceback alone has.
     """
     if (plugin := plugin_in(error.__traceback__)) is not None:
-        return PluginError(f"the plugin {plugin} failed: {words(error)}")
+        return PluginError(f"the plugin {plugin} failed: {error_line(error)}")
     if not isinstance(error, Exception):
-        return RunError(words(error))
+        return RunError(error_line(error))
     loads: Callable[[bytes], Any] = pickle.loads
     try:
         loads(pickle.dumps(error))

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lookback.errors import error_line
 from lookback.registry import (
     WRONG_KIND,
     Registry,
     SettingError,
     did_you_mean,
     is_interrupt,
-    words,
     wrong_kind,
 )
 from lookback.scores.batch import SignalBatch
@@ -237,7 +237,7 @@ class Scorer:
             found = self.function(what, **settings)
         except BaseException as error:
             if self.own and not is_interrupt(error):
-                raise ScorerError(f"scorer {self.name!r} failed: {words(error)}") from error
+                raise ScorerError(f"scorer {self.name!r} failed: {error_line(error)}") from error
             if settings and isinstance(error, WRONG_KIND):
                 raise wrong_kind(f"scorer {self.name!r}", settings, error) from error
             raise  # its messages are ours already

@@ -15,8 +15,8 @@ MODULES = {
     "consensus": ("consensus",),
     "votes": ("majority", "self_certainty_borda"),
     "bounds": ("random", "oracle"),
-    "looking": ("clipscore", "visual_gain", "vauq"),
-    "asking": ("usc", "judge"),
+    "visual": ("clipscore", "visual_gain", "vauq"),
+    "judges": ("usc", "judge"),
 }
 HOMES = {name: f"lookback.scores.{module}" for module, names in MODULES.items() for name in names}
 """From each name to the module that registers it."""

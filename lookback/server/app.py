@@ -13,16 +13,12 @@ from starlette.middleware.cors import CORSMiddleware
 
 from lookback import __version__
 from lookback.engines import Engine
-from lookback.server.chat_routes import add_chat
-from lookback.server.desk import Desk
-from lookback.server.documented import json_only
+from lookback.server.dispatch import Serving
 from lookback.server.errors import ApiError, invalid
-from lookback.server.explorer_routes import add_explorer
-from lookback.server.given_routes import add_given
 from lookback.server.guard import Guard
 from lookback.server.metrics import Metrics
-from lookback.server.operations_routes import add_operations
-from lookback.server.serving import Serving
+from lookback.server.routes import add_chat, add_explorer, add_given, add_operations, json_only
+from lookback.server.scheduler import Desk
 from lookback.server.settings import Settings
 
 

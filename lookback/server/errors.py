@@ -8,9 +8,10 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from lookback.limits import LimitError, one_line
+from lookback.errors import one_line
+from lookback.io.limits import LimitError
 from lookback.registry import SettingError
-from lookback.server.log import LOG
+from lookback.server.process import LOG
 
 LONGEST = 600
 """Characters of a message."""

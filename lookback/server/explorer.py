@@ -12,14 +12,14 @@ from typing import Any, TypedDict
 
 from PIL import Image
 
-from lookback.benchmarks.scenes.caption import PROMPT
-from lookback.benchmarks.scenes.render import bounds, cut_out, render
-from lookback.benchmarks.scenes.scene import LOOKS, Scene, Thing, sample_scene
-from lookback.benchmarks.scenes.words import article, referable, reference, sentence
-from lookback.benchmarks.scenes.world import CATEGORIES, COLORS, COUNTS, IMAGE_SIZE, PLACES, SIZES
+from lookback.benchmarks.scenes import CAPTION_PROMPT
 from lookback.families import GENERIC
 from lookback.pages import data_uri, encoded
 from lookback.pages import render as render_page
+from lookback.scenes.questions import article, referable, reference, sentence
+from lookback.scenes.render import bounds, cut_out, render
+from lookback.scenes.scene import LOOKS, Scene, Thing, sample_scene
+from lookback.scenes.world import CATEGORIES, COLORS, COUNTS, IMAGE_SIZE, PLACES, SIZES
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import A_FLOOR
 
@@ -161,7 +161,7 @@ def questions(scene: Scene) -> list[str]:
         *(f"what color is the {name}?" for name in single[:1]),
         *(f"where is the {name}?" for name in named[-1:]),
         *(f"how many {CATEGORIES[name].plural} are there?" for name in single[-1:]),
-        PROMPT,
+        CAPTION_PROMPT,
     ]
     return [sentence(one) for one in asked]
 

@@ -16,10 +16,10 @@ from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
 
-from lookback.hosting import host_name
+from lookback.io.hosts import host_name
 from lookback.server.errors import ApiError, tell
-from lookback.server.log import LOG
 from lookback.server.metrics import Metrics
+from lookback.server.process import LOG
 from lookback.server.settings import MIB, Limits, Settings
 
 PIECES = 20_000

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from lookback.server.answers import drawn
-from lookback.server.desk import Desk
+from lookback.server.responses import drawn
+from lookback.server.scheduler import Desk
 from lookback.signals import PRUNED, Candidates
 
 if TYPE_CHECKING:
-    from lookback.engines.transformers.prefixes import Prefixes
+    from lookback.engines.transformers.decoding.prefix_cache import Prefixes
 
 SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120)
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from lookback.hosting import LOCAL
+from lookback.io.hosts import LOCAL
 
 MIB = 2**20
 KEY_VARIABLE = "LOOKBACK_API_KEY"
@@ -37,7 +37,7 @@ class Defaults:
 class Limits:
     """What a request may cost at most.
 
-    Pictures have the limits of `lookback.limits` beside these.
+    Pictures have the limits of `lookback.io.limits` beside these.
 
     Attributes:
         body_mib: of a request.

@@ -11,9 +11,9 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
-from lookback.server.answers import FINISH, facts, logprobs, news, signals, summary, usage
-from lookback.server.asking import Draw
-from lookback.server.work import Mailbox
+from lookback.server.requests import Draw
+from lookback.server.responses import FINISH, facts, logprobs, news, signals, summary, usage
+from lookback.server.task import Mailbox
 from lookback.signals import PRUNED, SIGNALS, WRITING, Candidate, Candidates
 
 DONE = "data: [DONE]\n\n"

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from lookback.engines.sampling import check_whole
+from lookback.errors import check_whole
 from lookback.steering import MERGED, PRUNED, Decision, Draft, Judge
 
 

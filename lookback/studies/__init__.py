@@ -16,7 +16,7 @@ One that selects among candidates takes `runs.budgets(run)`, the N of all studie
 `runs.budget(run)`, the largest of them; rows with an "N" get a note that says which.
 """
 
-from lookback.studies.shared.base import (
+from lookback.studies.common.base import (
     STUDIES,
     Result,
     Runs,
@@ -26,7 +26,7 @@ from lookback.studies.shared.base import (
     study,
     title,
 )
-from lookback.studies.shared.tables import Cell, Table
+from lookback.studies.common.tables import Cell, Table
 
 __all__ = [
     "STUDIES",

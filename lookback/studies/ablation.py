@@ -7,13 +7,19 @@ from typing import Any
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import ALPHAS, LAMBDAS
-from lookback.studies.shared.base import Result, Runs, one_budget, study, title
-from lookback.studies.shared.budgets import join_budgets
-from lookback.studies.shared.lines import label_end, settle_labels
-from lookback.studies.shared.methods import in_order
-from lookback.studies.shared.plots import MUTED, TWO_COLUMNS, heading, in_style, panels
-from lookback.studies.shared.selection import bootstrap_means, interval, sweep_items
-from lookback.studies.shared.tables import Table, mark_best, rows_of_columns
+from lookback.studies.common.base import Result, Runs, one_budget, study, title
+from lookback.studies.common.budgets import join_budgets
+from lookback.studies.common.plots import (
+    MUTED,
+    TWO_COLUMNS,
+    heading,
+    in_style,
+    label_end,
+    panels,
+    settle_labels,
+)
+from lookback.studies.common.selection import bootstrap_means, in_order, interval, sweep_items
+from lookback.studies.common.tables import Table, mark_best, rows_of_columns
 
 SYMBOLS = {"alpha": "α", "lam": "λ"}
 

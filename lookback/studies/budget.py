@@ -10,12 +10,8 @@ import numpy as np
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
-from lookback.studies.shared.base import Result, Runs, StudyError, study, title
-from lookback.studies.shared.halves import choices_of_other_half
-from lookback.studies.shared.lines import MARKERS, label_end, settle_labels
-from lookback.studies.shared.methods import in_order
-from lookback.studies.shared.plots import INK, MUTED, add_legend, heading, in_style, tiles
-from lookback.studies.shared.pruning import (
+from lookback.studies.common.base import Result, Runs, StudyError, study, title
+from lookback.studies.common.budgets import (
     CHECKPOINTS,
     prefix_scores,
     prune,
@@ -24,8 +20,26 @@ from lookback.studies.shared.pruning import (
     tokens_drawn,
     tokens_left,
 )
-from lookback.studies.shared.selection import bootstrap_means, interval, picks, quality_of_picks
-from lookback.studies.shared.tables import Table
+from lookback.studies.common.plots import (
+    INK,
+    MARKERS,
+    MUTED,
+    add_legend,
+    heading,
+    in_style,
+    label_end,
+    settle_labels,
+    tiles,
+)
+from lookback.studies.common.selection import (
+    bootstrap_means,
+    choices_of_other_half,
+    in_order,
+    interval,
+    picks,
+    quality_of_picks,
+)
+from lookback.studies.common.tables import Table
 
 JUDGES = ("lookback", "mean_log_prob", "visual_lookback")
 """Who decides which candidates go on."""

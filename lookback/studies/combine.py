@@ -11,19 +11,20 @@ import numpy as np
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
-from lookback.studies.shared.base import Result, Runs, StudyError, study, title
-from lookback.studies.shared.budgets import AVERAGE
-from lookback.studies.shared.halves import choose_on_other_half
-from lookback.studies.shared.methods import in_order, own_methods
-from lookback.studies.shared.mixing import Combination
-from lookback.studies.shared.plots import MUTED, Dots, dot_legend, dots, in_style
-from lookback.studies.shared.selection import (
+from lookback.studies.common.base import Result, Runs, StudyError, study, title
+from lookback.studies.common.budgets import AVERAGE
+from lookback.studies.common.plots import MUTED, Dots, dot_legend, dots, in_style
+from lookback.studies.common.selection import (
+    Combination,
     bootstrap_means,
+    choose_on_other_half,
     has_scores,
+    in_order,
     interval,
     outcome,
+    own_methods,
 )
-from lookback.studies.shared.tables import Cell, Table
+from lookback.studies.common.tables import Cell, Table
 
 SCORERS = (
     "lookback",

@@ -8,13 +8,13 @@ import numpy as np
 
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array, lookback_scores
-from lookback.studies.shared.base import Result, Runs, study, title
-from lookback.studies.shared.budgets import join_budgets
-from lookback.studies.shared.pairs import Pair, control_pairs, fewer_notes
-from lookback.studies.shared.plots import MUTED, add_legend, heading, in_style, tiles
-from lookback.studies.shared.selection import bootstrap_means, interval, quality_of_picks
-from lookback.studies.shared.tables import Table
-from lookback.studies.shared.words import find_mentions, mention_aucs, mentioning_benchmark
+from lookback.studies.common.base import Result, Runs, study, title
+from lookback.studies.common.budgets import join_budgets
+from lookback.studies.common.controls import Pair, control_pairs, fewer_notes
+from lookback.studies.common.plots import MUTED, add_legend, heading, in_style, tiles
+from lookback.studies.common.selection import bootstrap_means, interval, quality_of_picks
+from lookback.studies.common.tables import Table
+from lookback.studies.common.words import find_mentions, mention_aucs, mentioning_benchmark
 
 SWAPS = {
     "none": ("own", "own"),

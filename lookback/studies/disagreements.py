@@ -8,14 +8,20 @@ from typing import Any
 import numpy as np
 
 from lookback.annotation.cases import Case, KeyCase, Pick, folder_files
-from lookback.pages import image_uri, images
+from lookback.pages import image_uri
 from lookback.runs import Run
+from lookback.runs.again import item_images
 from lookback.scores.base import Scorer, get_scorer
-from lookback.studies.shared.base import Result, Runs, StudyError, study, title
-from lookback.studies.shared.cases import VERDICTS, has_verdict, sample_cases, verdict_counts
-from lookback.studies.shared.methods import in_order
-from lookback.studies.shared.tables import Table
-from lookback.studies.shared.verdict_bars import verdict_bars
+from lookback.studies.common.base import Result, Runs, StudyError, study, title
+from lookback.studies.common.selection import in_order
+from lookback.studies.common.tables import Table
+from lookback.studies.common.votes import (
+    VERDICTS,
+    has_verdict,
+    sample_cases,
+    verdict_bars,
+    verdict_counts,
+)
 
 LARGEST = 1024
 """Pixels of an image's longer side: raters enlarge it."""
@@ -93,7 +99,7 @@ def _files(
     """The folder of cases; and why images are missing, if they are."""
     if not sample:
         return {}, ""
-    image, reasons, cases, keyed = images(run), [], [], []
+    image, reasons, cases, keyed = item_images(run), [], [], []
     for row in sorted(sample, key=lambda row: (row["set"], row["case"])):
         found, place = image(row["item"]), (row["set"], row["case"])
         reasons += [found] if isinstance(found, str) else []

@@ -13,18 +13,22 @@ import numpy as np
 from lookback.annotation.cases import Key
 from lookback.annotation.votes import Vote
 from lookback.scores.formula import Array
-from lookback.studies.shared.agreement import (
+from lookback.studies.common.base import Result
+from lookback.studies.common.tables import Table
+from lookback.studies.common.votes import (
+    NO_VERDICT,
+    VERDICTS,
     alpha_interval,
     fleiss_kappa,
+    has_verdict,
     kappa_interval,
     krippendorff_alpha,
+    read_ballots,
     sign_test,
+    verdict,
+    verdict_bars,
+    verdict_counts,
 )
-from lookback.studies.shared.ballots import read_ballots
-from lookback.studies.shared.base import Result
-from lookback.studies.shared.cases import NO_VERDICT, VERDICTS, has_verdict, verdict, verdict_counts
-from lookback.studies.shared.tables import Table
-from lookback.studies.shared.verdict_bars import verdict_bars
 
 ABOUT = "What people say of the disagreements: the paper's table, agreement, raters; of votes."
 PAPER = "tab:appendix_human"

@@ -9,17 +9,19 @@ import numpy as np
 
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
-from lookback.studies.shared.base import Result, Runs, study, title
-from lookback.studies.shared.distributions import BINS, histograms, ks_distance, overlap
-from lookback.studies.shared.methods import own_methods, titles
-from lookback.studies.shared.pairs import (
+from lookback.studies.common.base import Result, Runs, study, title
+from lookback.studies.common.controls import (
+    BINS,
     Pair,
     control_pairs,
     fewer_notes,
+    histograms,
+    ks_distance,
     mean_agreement,
+    overlap,
     same_picks,
 )
-from lookback.studies.shared.plots import (
+from lookback.studies.common.plots import (
     INK,
     SMALL,
     add_legend,
@@ -28,8 +30,8 @@ from lookback.studies.shared.plots import (
     panels,
     whiskers,
 )
-from lookback.studies.shared.selection import bootstrap_means, interval
-from lookback.studies.shared.tables import Table
+from lookback.studies.common.selection import bootstrap_means, interval, own_methods, titles
+from lookback.studies.common.tables import Table
 
 COMPARED = ("self_certainty", "mean_log_prob", "lookback")
 SIGNALS = ("self_certainty", "visual_lookback")

@@ -9,27 +9,22 @@ from typing import Any
 import numpy as np
 
 from lookback.runs import Run
-from lookback.scores.asking import judge_choice, usc_choice
 from lookback.scores.base import get_scorer
-from lookback.studies.shared.base import (
-    Result,
-    Runs,
-    StudyError,
-    other_run_note,
-    study,
-    title,
-)
-from lookback.studies.shared.budgets import join_budgets
-from lookback.studies.shared.methods import in_order, own_methods, titles
-from lookback.studies.shared.plots import Dots, dots
-from lookback.studies.shared.selection import (
+from lookback.scores.judges import judge_choice, usc_choice
+from lookback.studies.common.base import Result, Runs, StudyError, other_run_note, study, title
+from lookback.studies.common.budgets import join_budgets
+from lookback.studies.common.plots import Dots, dots
+from lookback.studies.common.selection import (
     bootstrap_means,
     has_scores,
+    in_order,
     interval,
     outcome,
+    own_methods,
     percent,
+    titles,
 )
-from lookback.studies.shared.tables import Table, mark_best, rows_of_columns
+from lookback.studies.common.tables import Table, mark_best, rows_of_columns
 
 COMPARED = ("random", "usc", "judge", "lookback")
 ASKED = ("usc", "judge")

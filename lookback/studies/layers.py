@@ -11,8 +11,8 @@ import numpy as np
 from lookback.benchmarks import english
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
-from lookback.studies.shared import speech
-from lookback.studies.shared.base import (
+from lookback.studies.common import words as speech
+from lookback.studies.common.base import (
     Result,
     Runs,
     StudyError,
@@ -21,14 +21,27 @@ from lookback.studies.shared.base import (
     study,
     title,
 )
-from lookback.studies.shared.budgets import join_budgets
-from lookback.studies.shared.layer_findings import CHOSEN, REFERENCES, Found, Settings, analyse
-from lookback.studies.shared.layers import name_of, parts_of
-from lookback.studies.shared.lines import label_end, settle_labels
-from lookback.studies.shared.methods import in_order
-from lookback.studies.shared.plots import INK, MUTED, heading, in_style, tiles
-from lookback.studies.shared.selection import bootstrap_means, interval
-from lookback.studies.shared.tables import Cell, Table, rows_of_columns
+from lookback.studies.common.budgets import join_budgets
+from lookback.studies.common.layers import (
+    CHOSEN,
+    REFERENCES,
+    Found,
+    Settings,
+    analyse,
+    name_of,
+    parts_of,
+)
+from lookback.studies.common.plots import (
+    INK,
+    MUTED,
+    heading,
+    in_style,
+    label_end,
+    settle_labels,
+    tiles,
+)
+from lookback.studies.common.selection import bootstrap_means, in_order, interval
+from lookback.studies.common.tables import Cell, Table, rows_of_columns
 
 NOTES = [
     "Layers are counted from 1, those that attend alone. All layers: the run's own A_t, the mean "

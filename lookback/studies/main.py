@@ -10,19 +10,21 @@ import numpy as np
 from lookback.runs import Run
 from lookback.scores.base import SCORERS
 from lookback.scores.formula import Array
-from lookback.studies.shared.base import Result, Runs, study, title
-from lookback.studies.shared.methods import (
+from lookback.studies.common.base import Result, Runs, study, title
+from lookback.studies.common.plots import heading, in_style, tiles
+from lookback.studies.common.selection import (
     GREEDY,
     ceilings,
     color_of,
+    greedy_outcome,
+    greedy_run,
     in_order,
+    method_rows,
     paper_methods,
     title_of,
     titles,
 )
-from lookback.studies.shared.plots import heading, in_style, tiles
-from lookback.studies.shared.selection import greedy_outcome, greedy_run, method_rows
-from lookback.studies.shared.tables import Cell, Table, mark_best
+from lookback.studies.common.tables import Cell, Table, mark_best
 
 
 @study("main", paper="tab:main_results", title="Main", needs_quality=True)

@@ -8,11 +8,10 @@ import numpy as np
 
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
-from lookback.studies.shared.base import Result, Runs, study, title
-from lookback.studies.shared.methods import in_order
-from lookback.studies.shared.plots import INK, PALE, TWO_COLUMNS, add_legend, in_style, panels
-from lookback.studies.shared.selection import bootstrap_means, interval, outcome
-from lookback.studies.shared.tables import Table
+from lookback.studies.common.base import Result, Runs, study, title
+from lookback.studies.common.plots import INK, PALE, TWO_COLUMNS, add_legend, in_style, panels
+from lookback.studies.common.selection import bootstrap_means, in_order, interval, outcome
+from lookback.studies.common.tables import Table
 
 
 @study("oracle", paper="tab:oracle_by_benchmark", title="Oracle", needs_quality=True)

@@ -11,10 +11,10 @@ import numpy as np
 from lookback.runs import Run
 from lookback.scores.base import GREY, SCORERS, get_scorer
 from lookback.signals import PRUNED, Candidates
-from lookback.studies.shared.base import Result, Runs, StudyError, study, title
-from lookback.studies.shared.methods import in_order, other_methods, own_methods, paper_methods
-from lookback.studies.shared.plots import INK, PALE, SMALL, heading, in_style, tiles
-from lookback.studies.shared.tables import Table
+from lookback.studies.common.base import Result, Runs, StudyError, study, title
+from lookback.studies.common.plots import INK, PALE, SMALL, heading, in_style, tiles
+from lookback.studies.common.selection import in_order, other_methods, own_methods, paper_methods
+from lookback.studies.common.tables import Table
 
 ROUNDS = 3
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from lookback.benchmarks import english
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
-from lookback.studies.shared.base import Result, Runs, study, title
-from lookback.studies.shared.methods import in_order
-from lookback.studies.shared.plots import (
+from lookback.studies.common.base import Result, Runs, study, title
+from lookback.studies.common.plots import (
     INK,
     MUTED,
     PALE,
@@ -23,13 +22,18 @@ from lookback.studies.shared.plots import (
     tiles,
     whiskers,
 )
-from lookback.studies.shared.speech import NOTES, SETS, TAGS, find_words, z_scores
-from lookback.studies.shared.tables import Table, rows_of_columns
-from lookback.studies.shared.words import (
+from lookback.studies.common.selection import in_order
+from lookback.studies.common.tables import Table, rows_of_columns
+from lookback.studies.common.words import (
+    NOTES,
+    SETS,
+    TAGS,
+    find_words,
     item_of_tokens,
     sample_responses,
     word_means,
     words_interval,
+    z_scores,
 )
 
 SIGNALS = {"A": "visual_lookback", "SC": "self_certainty"}

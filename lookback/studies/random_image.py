@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from lookback.scores.base import SCORERS, get_scorer
-from lookback.studies.shared.base import Result, Runs, study
-from lookback.studies.shared.methods import own_methods, titles
-from lookback.studies.shared.pairs import control_pairs, fewer_notes, replacement_row
-from lookback.studies.shared.plots import Dots, dot_legend, dots, in_style
-from lookback.studies.shared.tables import Cell, Table
+from lookback.studies.common.base import Result, Runs, study
+from lookback.studies.common.controls import control_pairs, fewer_notes, replacement_row
+from lookback.studies.common.plots import Dots, dot_legend, dots, in_style
+from lookback.studies.common.selection import own_methods, titles
+from lookback.studies.common.tables import Cell, Table
 
 AGREEING = ("self_certainty", "visual_lookback", "mean_log_prob", "lookback")
 """Whose agreement is shown; users' own follow."""

@@ -10,12 +10,28 @@ import numpy as np
 
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
-from lookback.studies.shared.base import Result, Runs, study, title
-from lookback.studies.shared.lines import MARKERS, label_end, line_styles, settle_labels
-from lookback.studies.shared.methods import in_order, own_methods, paper_methods, titles
-from lookback.studies.shared.plots import add_legend, heading, in_style, tiles, whiskers
-from lookback.studies.shared.selection import bootstrap_means, interval, outcomes
-from lookback.studies.shared.tables import Table, mark_best, rows_of_columns
+from lookback.studies.common.base import Result, Runs, study, title
+from lookback.studies.common.plots import (
+    MARKERS,
+    add_legend,
+    heading,
+    in_style,
+    label_end,
+    line_styles,
+    settle_labels,
+    tiles,
+    whiskers,
+)
+from lookback.studies.common.selection import (
+    bootstrap_means,
+    in_order,
+    interval,
+    outcomes,
+    own_methods,
+    paper_methods,
+    titles,
+)
+from lookback.studies.common.tables import Table, mark_best, rows_of_columns
 
 ADDED = ("mean_log_prob", "visual_lookback", "judge")
 """Shown beside the methods of the paper's main table."""

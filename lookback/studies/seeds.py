@@ -10,12 +10,19 @@ import numpy as np
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.signals import BY_LAYER
-from lookback.studies.shared.base import Result, Runs, StudyError, study, title
-from lookback.studies.shared.budgets import join_budgets
-from lookback.studies.shared.methods import in_order, own_methods, paper_methods, titles
-from lookback.studies.shared.plots import Dots, dots
-from lookback.studies.shared.selection import has_scores, outcome, percent
-from lookback.studies.shared.tables import Table, mark_best, rows_of_columns
+from lookback.studies.common.base import Result, Runs, StudyError, study, title
+from lookback.studies.common.budgets import join_budgets
+from lookback.studies.common.plots import Dots, dots
+from lookback.studies.common.selection import (
+    has_scores,
+    in_order,
+    outcome,
+    own_methods,
+    paper_methods,
+    percent,
+    titles,
+)
+from lookback.studies.common.tables import Table, mark_best, rows_of_columns
 
 
 @study("seeds", paper="tab:appendix_seed", title="Seeds", needs_quality=True)

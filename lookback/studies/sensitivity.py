@@ -11,11 +11,18 @@ from numpy.typing import ArrayLike
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import ALPHAS, LAMBDAS, Array
-from lookback.studies.shared.base import Result, Runs, study, title
-from lookback.studies.shared.methods import in_order, own_methods, paper_methods, titles
-from lookback.studies.shared.plots import add_legend, heading, in_style, tiles
-from lookback.studies.shared.selection import outcomes, percent, sweep
-from lookback.studies.shared.tables import Cell, Table, mark_best, rows_of_columns
+from lookback.studies.common.base import Result, Runs, study, title
+from lookback.studies.common.plots import add_legend, heading, in_style, tiles
+from lookback.studies.common.selection import (
+    in_order,
+    outcomes,
+    own_methods,
+    paper_methods,
+    percent,
+    sweep,
+    titles,
+)
+from lookback.studies.common.tables import Cell, Table, mark_best, rows_of_columns
 
 OCTAVES = [alpha for alpha in ALPHAS if np.log2(alpha).is_integer()]
 """What the figure writes at its axis."""

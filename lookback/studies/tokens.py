@@ -6,16 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from lookback.pages import images
 from lookback.pages.tokens import Case, Response, tokens_page
 from lookback.runs import Run
+from lookback.runs.again import item_images
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array, relevance, token_scores
 from lookback.signals import Candidate
-from lookback.studies.shared.base import Result, Runs, StudyError, study, title
-from lookback.studies.shared.methods import in_order, own_methods
-from lookback.studies.shared.selection import has_scores, picks, quality_of_picks
-from lookback.studies.shared.typesetting import shaded_figure
+from lookback.studies.common.base import Result, Runs, StudyError, study, title
+from lookback.studies.common.selection import (
+    has_scores,
+    in_order,
+    own_methods,
+    picks,
+    quality_of_picks,
+)
+from lookback.studies.common.typesetting import shaded_figure
 
 NAME = "tokens"
 COMPARED = ("lookback", "self_certainty", "visual_lookback")
@@ -67,7 +72,7 @@ def tokens(runs: Runs, item: int | str | None = None, shown: int | None = None) 
         if item is None:
             notes += _case_notes(run, n, chosen)
         cases.append([])
-        image = images(run)
+        image = item_images(run)
         for name, row in chosen.items():
             responses, found = _responses(run, n, row, shown)
             seen = image(int(run.places[row]))

@@ -9,10 +9,8 @@ from made_cases import make_cases, make_folder
 from strict_html import Page
 from timeouts import HANG_SECONDS
 
-from lookback.annotation.page import file_page, served_page
-from lookback.annotation.server import Server
-from lookback.annotation.sides import is_swapped
-from lookback.annotation.votes import VoteFile, read_sqlite
+from lookback.annotation.server import Server, file_page, served_page
+from lookback.annotation.votes import VoteFile, is_swapped, read_sqlite
 from lookback.studies.human import human
 
 NASTY = "</script><script>window.bad = 1</script> \"'&amp;<b> \u2028 \u202e שלום \x1b {} {}"

@@ -8,8 +8,7 @@ import pytest
 from made_cases import make_cases, vote_of
 
 from lookback.annotation import votes as module
-from lookback.annotation.sides import is_swapped
-from lookback.annotation.votes import Vote, VoteFile, read_jsonl, read_sqlite
+from lookback.annotation.votes import Vote, VoteFile, is_swapped, read_jsonl, read_sqlite
 
 
 @pytest.fixture

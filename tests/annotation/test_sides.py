@@ -2,7 +2,7 @@
 
 import pytest
 
-from lookback.annotation.sides import is_swapped, rater_code
+from lookback.annotation.votes import is_swapped, rater_code
 
 
 def slow_bit(text):

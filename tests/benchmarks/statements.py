@@ -1,6 +1,6 @@
 """Whether what a text says of a scene is true: whole mentions and relations, not single facts."""
 
-from lookback.benchmarks.scenes.words import RELATIONS
+from lookback.scenes.questions import RELATIONS
 
 
 def holds(mention, things):

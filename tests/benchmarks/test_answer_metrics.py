@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lookback
-from lookback.benchmarks.answer_metrics import METRICS, MetricError
+from lookback.benchmarks.metrics import METRICS, MetricError
 
 
 @pytest.fixture(autouse=True)

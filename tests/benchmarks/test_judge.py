@@ -19,16 +19,16 @@ from chat_server import begin, completion, raw, serve, status
 from timeouts import HANG_SECONDS, wait_until
 
 from lookback.benchmarks import language_model_judge
-from lookback.benchmarks.endpoint import Endpoint
-from lookback.benchmarks.judge import Case, RuleJudge, get_judge
-from lookback.benchmarks.judge_prompts import PROMPTS, fill_prompt
+from lookback.benchmarks.answers import yes_or_no
+from lookback.benchmarks.judge import PROMPTS, Case, Endpoint, RuleJudge, fill_prompt, get_judge
 from lookback.benchmarks.language_model_judge import (
     JudgeError,
     LanguageModelJudge,
+    ReplyCache,
+    content_key,
+    default_cache,
     parse_verdict,
 )
-from lookback.benchmarks.reply_cache import ReplyCache, content_key, default_cache
-from lookback.benchmarks.yes_no import yes_or_no
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ from lookback.benchmarks.amber import Amber
 from lookback.benchmarks.base import Item
 from lookback.benchmarks.chair import Chair
 from lookback.benchmarks.language_model_judge import parse_verdict
-from lookback.benchmarks.scenes.lexicon import origins, plain, tokens
-from lookback.scores import asking, choices
+from lookback.scenes.parse import origins, plain, tokens
+from lookback.scores import judges
 
 WORDS = "a the man dogs sits seated on table red near bus two toilet seat it's isn't , . ' - 3.5"
 TEXT = st.lists(st.sampled_from(WORDS.split()), max_size=80).map(" ".join)
@@ -110,24 +110,24 @@ def test_many_responses_to_one_item_are_read_together(kind, tmp_path, tagged, mo
 
 
 HOSTILE = """
-from lookback.benchmarks import answer_metrics, english, vqa_answers, yes_no
+from lookback.benchmarks import answers, english, metrics
 from lookback.benchmarks.language_model_judge import parse_verdict
-from lookback.benchmarks.scenes import lexicon, parse
-from lookback.scores import asking, choices, votes
+from lookback.scenes import parse
+from lookback.scores import judges, votes
 from lookback import pages
 
 readers = [
-    vqa_answers.normalise, lambda text: vqa_answers.parse(text, "How many?"), yes_no.yes_or_no,
-    english.tokens, parse.parse, lexicon.origins, parse_verdict, choices.chosen_letter,
-    lambda text: asking.usc_choice(text, 5), votes.normalised, pages.clean, pages._breakable,
-    *(lambda text, name=name: answer_metrics.METRICS.get(name)(text, ["B) blue"], "What?")
+    answers.normalise, lambda text: answers.parse(text, "How many?"), answers.yes_or_no,
+    english.tokens, parse.parse, parse.origins, parse_verdict, judges.chosen_letter,
+    lambda text: judges.usc_choice(text, 5), votes.normalised, pages.clean, pages._breakable,
+    *(lambda text, name=name: metrics.METRICS.get(name)(text, ["B) blue"], "What?")
       for name in ("exact", "contains", "vqa", "token_f1", "choice")),
 ]
 for text in ("response" + " " * 100_000, "the answer is" + " " * 100_000, "no" + " (" * 50_000,
              "'s " * 30_000, "1" * 100_000, "n't" * 30_000):
     for read in readers:
         read(text + "!")
-lexicon.origins("'s " * 700_000)
+parse.origins("'s " * 700_000)
 parse_verdict("<think>" * 300_000)
 """
 
@@ -144,9 +144,9 @@ BLANKS = st.lists(
     st.sampled_from([*" \n(:[*#\"'ABCab1203.", "response", "Option", "answer", "is", "choice"])
 ).map("".join)
 OLD = {
-    choices._OPTION: r"\b(?:response|option|choice)\s*[:(\[*]*\s*\(?([A-Z])\b",
-    choices._ANSWER: r"\b(?:answer|is)\s*[:(\[*\"']*\s*\(?([A-Z])\b(?!'[a-z])",
-    asking._CHOICE: r"\bresponse\s*[#:(\[*]*\s*(\d+)",
+    judges._OPTION: r"\b(?:response|option|choice)\s*[:(\[*]*\s*\(?([A-Z])\b",
+    judges._ANSWER: r"\b(?:answer|is)\s*[:(\[*\"']*\s*\(?([A-Z])\b(?!'[a-z])",
+    judges._CHOICE: r"\bresponse\s*[#:(\[*]*\s*(\d+)",
 }
 
 
@@ -174,8 +174,8 @@ def test_thoughts_are_cut_as_before(parts):
 
 def test_numbers_of_thousands_of_digits():
     long = "1" * 5000
-    assert asking.usc_choice(f"Response {long}", 3) is None
-    assert asking.usc_choice(long, 3) is None
-    assert asking.usc_choice(f"Response {long}, no: response 002", 3) == 2
+    assert judges.usc_choice(f"Response {long}", 3) is None
+    assert judges.usc_choice(long, 3) is None
+    assert judges.usc_choice(f"Response {long}, no: response 002", 3) == 2
     assert int(tokens(f"{long} dogs")[0].value) > 10**9
     assert [token.value for token in tokens("007 and 0")[::2]] == ["7", "0"]

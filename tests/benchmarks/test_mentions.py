@@ -9,8 +9,7 @@ from shared_data import json_lines, shared
 
 from lookback.benchmarks import get_benchmark
 from lookback.benchmarks.base import Item
-from lookback.benchmarks.scenes.lexicon import located, origins, plain, tokens
-from lookback.benchmarks.scenes.parse import parse
+from lookback.scenes.parse import located, origins, parse, plain, tokens
 
 # The words in brackets are the mentions; those with ! are not there.
 SCENES = {

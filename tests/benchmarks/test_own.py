@@ -12,13 +12,13 @@ import pytest
 from engines.reference import noise
 
 from lookback.benchmarks import get_benchmark
-from lookback.benchmarks.answer_metrics import METRICS
 from lookback.benchmarks.base import Fingerprinted
 from lookback.benchmarks.evaluate import evaluate, list_benchmarks
 from lookback.benchmarks.files import MissingFile
+from lookback.benchmarks.metrics import METRICS
 from lookback.benchmarks.own import own_name
 from lookback.benchmarks.own_file import read_lines
-from lookback.limits import LimitError
+from lookback.io.limits import LimitError
 
 GOOD = {"image": "cat.png", "question": "What is this?"}
 

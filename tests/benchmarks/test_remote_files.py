@@ -12,7 +12,7 @@ from test_vqav2 import write
 
 from lookback.benchmarks.base import get_benchmark
 from lookback.benchmarks.files import MissingFile
-from lookback.storage import to_path
+from lookback.io.storage import to_path
 
 
 def copy(folder):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lookback.benchmarks.scenes.answers import matches, verdict
+from lookback.scenes.facts import matches, verdict
 
 COLOR = {"kind": "color", "answer": "red", "about": {"category": "cup"}}
 COUNT = {"kind": "count", "answer": "2", "about": {"category": "cup"}}

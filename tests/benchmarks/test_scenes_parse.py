@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookback.benchmarks.scenes.facts import told_facts
-from lookback.benchmarks.scenes.lexicon import LEXICON
-from lookback.benchmarks.scenes.parse import parse
-from lookback.benchmarks.scenes.world import CATEGORIES
+from lookback.scenes.facts import told_facts
+from lookback.scenes.parse import LEXICON, parse
+from lookback.scenes.world import CATEGORIES
 
 CASES = {
     "A small red cup.": "cup; red cup; small cup",

@@ -12,14 +12,12 @@ import numpy as np
 import pytest
 
 from lookback.benchmarks import GENERATED, get_benchmark
-from lookback.benchmarks.scenes import Scene, pixels, render
-from lookback.benchmarks.scenes.background import TEXTURES
-from lookback.benchmarks.scenes.chance import generator
-from lookback.benchmarks.scenes.drawings import DRAWINGS
-from lookback.benchmarks.scenes.pairs import EDITS
-from lookback.benchmarks.scenes.render import bounds, paste
-from lookback.benchmarks.scenes.scene import Thing, sample_scene
-from lookback.benchmarks.scenes.world import CATEGORIES, COLORS, IMAGE_SIZE, SIZES
+from lookback.benchmarks.scenes import EDITS
+from lookback.scenes import Scene, pixels, render
+from lookback.scenes.drawings import DRAWINGS
+from lookback.scenes.render import TEXTURES, bounds, paste
+from lookback.scenes.scene import Thing, generator, sample_scene
+from lookback.scenes.world import CATEGORIES, COLORS, IMAGE_SIZE, SIZES
 from tools.training.texts import training_rng, training_scene, training_texts
 
 

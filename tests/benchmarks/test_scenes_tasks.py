@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from lookback.benchmarks import GENERATED, Item, get_benchmark
-from lookback.benchmarks.scenes.questions import KINDS
-from lookback.benchmarks.scenes.vqa import SHORT_HINT
+from lookback.benchmarks.scenes import SHORT_HINT
+from lookback.scenes.questions import KINDS
 
 VQA, CAPTION, PAIRS, AMBER = (get_benchmark(name) for name in GENERATED)
 

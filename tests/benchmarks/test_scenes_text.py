@@ -7,12 +7,10 @@ from itertools import product
 import pytest
 from benchmarks.statements import holds, meant, relation_holds
 
-from lookback.benchmarks.scenes.answers import matches, verdict
-from lookback.benchmarks.scenes.parse import parse
-from lookback.benchmarks.scenes.questions import KINDS
-from lookback.benchmarks.scenes.templates import QUESTIONS
-from lookback.benchmarks.scenes.words import listed, reference
-from lookback.benchmarks.scenes.world import CATEGORIES
+from lookback.scenes.facts import matches, verdict
+from lookback.scenes.parse import parse
+from lookback.scenes.questions import KINDS, QUESTIONS, listed, reference
+from lookback.scenes.world import CATEGORIES
 from tools.training.answers import (
     ANSWERS,
     REASONED,

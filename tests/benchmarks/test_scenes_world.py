@@ -5,9 +5,9 @@ from itertools import combinations
 
 import pytest
 
-from lookback.benchmarks.scenes import sample_scene
-from lookback.benchmarks.scenes.splits import SIZES, SPAN, TASKS, scene_seed
-from lookback.benchmarks.scenes.world import (
+from lookback.scenes import sample_scene
+from lookback.scenes.scene import SPAN, SPLIT_SIZES, TASKS, scene_seed
+from lookback.scenes.world import (
     CATEGORIES,
     COLORS,
     COUNTS,
@@ -29,12 +29,12 @@ def scenes():
 def test_seeds_of_splits_and_tasks_cannot_overlap():
     ranges = {
         (split, task): (scene_seed(split, task, 0), scene_seed(split, task, size - 1))
-        for split, size in SIZES.items()
+        for split, size in SPLIT_SIZES.items()
         for task in TASKS
     }
     for (a, (low, high)), (b, (other_low, other_high)) in combinations(ranges.items(), 2):
         assert high < other_low or other_high < low, (a, b)
-    assert max(SIZES.values()) <= SPAN
+    assert max(SPLIT_SIZES.values()) <= SPAN
 
 
 @pytest.mark.parametrize(("split", "index"), [("test", 1000), ("tune", -1), ("train", 1_000_000)])

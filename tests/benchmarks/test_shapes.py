@@ -10,8 +10,7 @@ import zipfile
 import pytest
 
 from lookback.benchmarks import get_benchmark
-from lookback.benchmarks.files import read_json
-from lookback.benchmarks.shapes import check_lists, check_rows, check_words, get_list
+from lookback.benchmarks.files import check_lists, check_rows, check_words, get_list, read_json
 
 PEOPLE = [{"answer": "yes"}] * 10
 ROW = dict.fromkeys(("category", "subcategory", "visual_input", "set_id", "figure_id"), "1")

@@ -10,8 +10,8 @@ from PIL import Image
 from shared_data import shared
 
 from lookback.benchmarks import get_benchmark
+from lookback.benchmarks.answers import APOSTROPHES, normalise, parse
 from lookback.benchmarks.files import MissingFile
-from lookback.benchmarks.vqa_answers import APOSTROPHES, normalise, parse
 from lookback.benchmarks.vqav2 import VQAv2, agreement, leave_one_out, script_agreement
 
 

@@ -5,7 +5,7 @@ from demo.made import make_asked
 from strict_html import Page
 
 from lookback.cli.demo import Start
-from lookback.engines.contract import Identity
+from lookback.engines.base import Identity
 
 
 @pytest.fixture

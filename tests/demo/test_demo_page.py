@@ -7,7 +7,7 @@ from demo.made import MEASURED, SAID, make_asked
 from strict_html import Page
 
 from lookback.demo.page import demo_page, page_data, wrong_tokens
-from lookback.pages.shading import shades
+from lookback.pages.tokens import shades
 from lookback.scores.base import best_first, get_scorer
 from lookback.scores.formula import relevance, token_scores
 

@@ -13,8 +13,8 @@ import lookback
 from lookback.benchmarks.base import GENERATED, get_kind
 from lookback.demo.measured import FILE, SHOWN, read_measured
 from lookback.embedded import LVLM
-from lookback.engines.transformers.support import fingerprint
-from lookback.studies.shared.methods import title_of
+from lookback.engines.common.model_files import fingerprint
+from lookback.studies.common.selection import title_of
 from tools.measured import measure, write
 
 REPRODUCTION = ROOT / "docs" / "reproduction.md"

@@ -10,7 +10,7 @@ from demo.made import MEASURED, make_asked
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookback.pages.shading import color, shades
+from lookback.pages.tokens import color, shades
 from tools.pictures import DRAWN, lay_out, result_svg
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -12,12 +12,11 @@ from transformers import AutoProcessor, CLIPModel, LlavaForConditionalGeneration
 
 import lookback
 from lookback.benchmarks.base import GENERATED, get_benchmark
-from lookback.benchmarks.scenes.render import render
-from lookback.benchmarks.scenes.scene import sample_scene
-from lookback.benchmarks.scenes.splits import scene_seed
 from lookback.demo import TASK
 from lookback.demo.asked import FIRST, ask, tells_apart
 from lookback.embedded import CLIP, LVLM
+from lookback.scenes.render import render
+from lookback.scenes.scene import sample_scene, scene_seed
 from tools.training.texts import describe_pair
 
 ITEMS = 24

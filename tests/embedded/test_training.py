@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from lookback.benchmarks.scenes.render import render
-from lookback.benchmarks.scenes.scene import Scene, Thing
-from lookback.benchmarks.scenes.world import CATEGORIES, COLORS
+from lookback.scenes.render import render
+from lookback.scenes.scene import Scene, Thing
+from lookback.scenes.world import CATEGORIES, COLORS
 from tools.training.batches import IGNORED, Packer, images, patch_labels, patch_places
 from tools.training.export import export_clip, export_lvlm
 from tools.training.loop import FLOOR, Trainer, learning_rate

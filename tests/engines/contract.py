@@ -14,7 +14,7 @@ from engines.hearing import Hearing
 from engines.reference import noise
 
 from lookback.engines import ABILITIES, AbilityError, Engine, Identity, optional_settings
-from lookback.look import Look
+from lookback.looks.look import Look
 from lookback.scores.base import scorers
 from lookback.signals import SIGNALS, Candidates
 from lookback.steering.pruning import pruned_at, pruning_of

@@ -5,7 +5,7 @@ import pytest
 from engines.reference import noise
 
 from lookback.engines import AbilityError
-from lookback.engines.listening import Listener
+from lookback.engines.common.stream import Listener
 from lookback.signals import SIGNALS, WRITING
 
 ASKED = {"image": noise(), "question": "what is in the picture?"}

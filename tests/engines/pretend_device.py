@@ -11,12 +11,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from lookback.engines.transformers import attention, kernels, logits
-from lookback.engines.transformers.compat import DynamicLayer
-from lookback.engines.transformers.continuations import stack_signals
-from lookback.engines.transformers.knockout import Importance
-from lookback.engines.transformers.prefix import Prefix, SharedCache, SharedPrefix
-from lookback.engines.transformers.tap import Call, LastRow, reading, tapped
+from lookback.engines.common import logits
+from lookback.engines.common.compat import DynamicLayer
+from lookback.engines.common.continuations import stack_signals
+from lookback.engines.transformers.attention import kernels, partial
+from lookback.engines.transformers.attention.source_weights import Importance
+from lookback.engines.transformers.attention.tap import Call, LastRow, reading, tapped
+from lookback.engines.transformers.decoding.prefix import Prefix, SharedCache, SharedPrefix
 
 _setup_privateuseone_for_python_backend("pretend")
 
@@ -35,7 +36,7 @@ CONFIG = LlamaConfig(
 @pytest.fixture
 def kernels_of_cuda(monkeypatch):
     chosen = [one for one in kernels.KERNELS if one.device == "cuda"]
-    monkeypatch.setattr(attention, "trusted", lambda device, *args: chosen)
+    monkeypatch.setattr(partial, "trusted", lambda device, *args: chosen)
 
 
 def layer(device):

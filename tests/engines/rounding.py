@@ -11,8 +11,8 @@ import torch
 from engines.reference import inputs_of, noise, prefill
 
 import lookback
-from lookback.engines.transformers.prefix import SharedCache, SharedPrefix
-from lookback.engines.transformers.tap import reading
+from lookback.engines.transformers.attention.tap import reading
+from lookback.engines.transformers.decoding.prefix import SharedCache, SharedPrefix
 
 ROUNDING = 1e-5
 STEPS = 9

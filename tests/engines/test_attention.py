@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from lookback.engines.transformers import attention, products
-from lookback.engines.transformers.attention import attend, join
+from lookback.engines.transformers.attention import matmul, partial
+from lookback.engines.transformers.attention.partial import attend, join
 
 
 def tensors(batch=2, heads=4, kv_heads=2, rows=5, keys=11, dim=8, seed=0):
@@ -29,9 +29,9 @@ def slow(query, key, value, scale, mask=None, softcap=None):
 @pytest.fixture(params=["fused", "plain", "plain in pieces"])
 def path(request, monkeypatch):
     if request.param != "fused":
-        monkeypatch.setattr(attention, "trusted", lambda *args: ())
+        monkeypatch.setattr(partial, "trusted", lambda *args: ())
     if request.param == "plain in pieces":
-        monkeypatch.setattr(products, "MATH_SCORES", 200)
+        monkeypatch.setattr(matmul, "MATH_SCORES", 200)
 
 
 @pytest.mark.usefixtures("path")

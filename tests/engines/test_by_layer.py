@@ -8,7 +8,7 @@ from zoo import TOLERANCE, build
 
 import lookback
 from lookback.conversations import Conversation
-from lookback.engines.transformers.tap import Call, LastRow, Reader
+from lookback.engines.transformers.attention.tap import Call, LastRow, Reader
 
 FAMILIES = {
     "llava_gqa": 3,

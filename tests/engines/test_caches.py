@@ -12,10 +12,10 @@ from zoo import build
 from zoo.configs_odd import build_odd
 
 import lookback
-from lookback.engines.transformers.caches import has_state, prompt_cache
-from lookback.engines.transformers.compat import DynamicLayer, HybridLayer, StateLayer
-from lookback.engines.transformers.decoder import Decoder
-from lookback.engines.transformers.prefix import SharedCache
+from lookback.engines.common.compat import DynamicLayer, HybridLayer, StateLayer
+from lookback.engines.transformers.decoding.decoder import Decoder
+from lookback.engines.transformers.decoding.kv_cache import has_state, prompt_cache
+from lookback.engines.transformers.decoding.prefix import SharedCache
 
 RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52]]
 LIBRARY = ["DynamicLayer", "DynamicSlidingWindowLayer", "LinearAttentionLayer"]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lookback.engines.transformers.changes import ChangeDetector
+from lookback.engines.transformers.decoding.model_changes import ChangeDetector
 
 
 def test_changes_are_seen_in_weights_that_torch_does_not_count():

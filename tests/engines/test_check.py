@@ -10,19 +10,12 @@ import torch
 from zoo import EXTRA_NAMES, MORE_NAMES, NAMES, build
 
 import lookback
-from lookback.engines.transformers import (
-    attention,
-    decoder,
-    engine,
-    generation,
-    passes,
-    prefix,
-    rows,
-    tap,
-)
+from lookback.engines.transformers import engine, generation
+from lookback.engines.transformers.attention import partial, tap
+from lookback.engines.transformers.attention.tap import Reader
 from lookback.engines.transformers.check import CheckReport
-from lookback.engines.transformers.decoder import Decoder
-from lookback.engines.transformers.tap import Reader
+from lookback.engines.transformers.decoding import batch, decoder, passes, prefix
+from lookback.engines.transformers.decoding.decoder import Decoder
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -61,22 +54,22 @@ def lb():
 
 
 def test_the_model_is_left_as_it_was(lb):
-    from lookback.engines.transformers.compat import attention_name
+    from lookback.engines.common.compat import attention_name
     from lookback.engines.transformers.support import decoder_configs
 
     names = [attention_name(config) for config in decoder_configs(lb.model)]
-    state, rows = torch.random.get_rng_state(), lb._decoder.batch_rows
+    session, batch = torch.random.get_rng_state(), lb._decoder.batch_rows
     lb.check()
     assert [attention_name(config) for config in decoder_configs(lb.model)] == names
-    assert torch.equal(state, torch.random.get_rng_state())
-    assert lb._decoder.batch_rows == rows
+    assert torch.equal(session, torch.random.get_rng_state())
+    assert lb._decoder.batch_rows == batch
     assert "generate" not in vars(lb.model)
 
 
 @pytest.mark.parametrize("name", ["llava_gqa", "gemma3", "qwen2_5_vl"])
 def test_the_path_of_other_devices_passes_too(name, monkeypatch):
     """Plain matrix products, as on a GPU, instead of the fused kernel of a CPU."""
-    monkeypatch.setattr(attention, "trusted", lambda *args: ())
+    monkeypatch.setattr(partial, "trusted", lambda *args: ())
     assert wrong(loaded(name).check()) == set()
 
 
@@ -97,7 +90,7 @@ class TestPlanted:
 
     def test_a_tempered_probability(self, lb, monkeypatch):
         stats = decoder.token_stats
-        for module in (decoder, rows, generation):
+        for module in (decoder, batch, generation):
             monkeypatch.setattr(module, "token_stats", lambda z, ids: stats(z / 1.2, ids))
         assert {"sample", "record", "score, token by token"} <= wrong(lb.check())
 
@@ -110,9 +103,9 @@ class TestPlanted:
         assert "score, a prompt padded on the left" in wrong(lb.check())
 
     def test_state_of_another_prompt(self, monkeypatch):
-        from lookback.engines.transformers import state
+        from lookback.engines.transformers.decoding import session
 
-        monkeypatch.setattr(state, "restore", lambda kept: None)
+        monkeypatch.setattr(session, "restore", lambda kept: None)
         found = wrong(loaded("qwen2_5_vl").check())
         assert "two prompts in turn" in found
         assert "your own decoding, with LookBack's calls in between" in found

@@ -16,7 +16,7 @@ from lookback.embedded import LVLM
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-COMPAT = ROOT / "lookback" / "engines" / "transformers" / "compat.py"
+COMPAT = ROOT / "lookback" / "engines" / "common" / "compat.py"
 
 
 @pytest.mark.parametrize("package", ["torch", "transformers"])

@@ -11,7 +11,7 @@ from transformers import CompileConfig
 from zoo import build
 
 import lookback
-from lookback.engines.transformers.decoder import Decoder
+from lookback.engines.transformers.decoding.decoder import Decoder
 from lookback.signals import SIGNALS
 
 

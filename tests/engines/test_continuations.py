@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lookback.engines.transformers.continuations import (
+from lookback.engines.common.continuations import (
     Continuation,
     Drawn,
     Likeliest,

@@ -18,10 +18,10 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from zoo import build
 
 import lookback
-from lookback.engines.transformers.continuations import batches
-from lookback.engines.transformers.decoder import Decoder
-from lookback.engines.transformers.prefix import Prefix, SharedCache
-from lookback.engines.transformers.tap import Call, LastRow
+from lookback.engines.common.continuations import batches
+from lookback.engines.transformers.attention.tap import Call, LastRow
+from lookback.engines.transformers.decoding.decoder import Decoder
+from lookback.engines.transformers.decoding.prefix import Prefix, SharedCache
 from lookback.signals import SIGNALS
 
 LOOK = SIGNALS.index("visual_lookback")

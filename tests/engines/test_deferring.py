@@ -74,7 +74,7 @@ import torch, torch._dynamo, torch.distributed.tensor
 from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 from torch.fx.experimental import symbolic_shapes
 from transformers import masking_utils
-from lookback.engines.transformers import compat
+from lookback.engines.common import compat
 assert torch._dynamo.OptimizedModule.__module__ == "torch._dynamo.eval_frame"
 compiled = torch.compile(torch.nn.Linear(2, 2), backend="eager")
 assert isinstance(compiled, compat.OptimizedModule)  # a promise knows what it stands for

@@ -9,8 +9,8 @@ from engines.reference import noise
 from PIL import Image
 
 from lookback.engines import dual_encoder
+from lookback.engines.common.model_files import LOADING
 from lookback.engines.dual_encoder import DualEncoder
-from lookback.engines.transformers.loading import LOADING
 
 
 class Model:

@@ -17,7 +17,7 @@ from lookback.engines import (
     refuse,
     require,
 )
-from lookback.engines.checks import Check, CheckReport
+from lookback.engines.common.check_report import Check, CheckReport
 from lookback.engines.transformers import TransformersEngine
 from lookback.engines.vllm.engine import VllmEngine
 

@@ -18,9 +18,9 @@ from zoo import build
 from zoo.configs_odd import build_odd, odd_model
 
 import lookback
-from lookback.engines.transformers import habits as habits_module
-from lookback.engines.transformers.decoder import Decoder
-from lookback.engines.transformers.habits import (
+from lookback.engines.transformers.check import slow_signals
+from lookback.engines.transformers.decoding import decode_mode as habits_module
+from lookback.engines.transformers.decoding.decode_mode import (
     PROMPT,
     RESPONSE,
     Habits,
@@ -28,8 +28,8 @@ from lookback.engines.transformers.habits import (
     _tolerances,
     _words,
 )
-from lookback.engines.transformers.passes import Passes, RotationError
-from lookback.engines.transformers.slow import slow_signals
+from lookback.engines.transformers.decoding.decoder import Decoder
+from lookback.engines.transformers.decoding.passes import Passes, RotationError
 from lookback.signals import SIGNALS
 
 RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52]]

@@ -12,8 +12,8 @@ from zoo import EXTRA_NAMES, NAMES, build
 
 import lookback
 from lookback.engines import UnsupportedModelError
-from lookback.engines.transformers.decoder import Decoder
-from lookback.engines.transformers.hiding import HiddenKeys
+from lookback.engines.transformers.attention.source_weights import HiddenKeys
+from lookback.engines.transformers.decoding.decoder import Decoder
 from lookback.families import image_token_id
 
 SHARE = 0.4

@@ -21,8 +21,8 @@ from zoo import EXTRA_NAMES, NAMES, build
 
 import lookback
 from lookback.engines import UnsupportedModelError
-from lookback.engines.transformers import knockout
-from lookback.engines.transformers.decoder import Decoder
+from lookback.engines.transformers.attention import source_weights
+from lookback.engines.transformers.decoding.decoder import Decoder
 from lookback.engines.transformers.support import decoder_configs
 from lookback.families import image_token_id
 
@@ -108,7 +108,7 @@ def lb():
 @pytest.mark.parametrize("rows", [2, 6, 100])
 def test_importance_is_what_the_chosen_layers_maps_say(lb, layers, rows, monkeypatch):
     """Of the first layer to the last but one, in one pass or in pieces, of rows that are there."""
-    monkeypatch.setattr(knockout, "MATH_SCORES", 100)  # some continuations at a time
+    monkeypatch.setattr(source_weights, "MATH_SCORES", 100)  # some continuations at a time
     inputs, decoder = inputs_of(lb, noise(), QUESTION), Decoder(lb.model)
     decoder.batch_rows = rows
     prefix, prompt = prefill(decoder, inputs), inputs["input_ids"].shape[1]

@@ -9,13 +9,12 @@ from timeouts import HANG_SECONDS
 from zoo import build
 
 import lookback
-from lookback.engines.listening import Listener
-from lookback.engines.transformers import telling as telling_file
-from lookback.engines.transformers.continuations import Continuation, Likeliest
-from lookback.engines.transformers.logits import likeliest, token_stats
-from lookback.engines.transformers.spelling import MOST_SPELLED, IdText
-from lookback.engines.transformers.stops import StopTexts
-from lookback.engines.transformers.telling import Telling
+from lookback.engines.common import stream as telling_file
+from lookback.engines.common.continuations import Continuation, Likeliest
+from lookback.engines.common.logits import likeliest, token_stats
+from lookback.engines.common.stops import StopTexts
+from lookback.engines.common.stream import Listener, Telling
+from lookback.engines.common.tokens import MOST_SPELLED, IdText
 from lookback.signals import WRITING, Candidate, Signals, Top
 
 DRAW = {"max_new_tokens": 8, "seed": 42}

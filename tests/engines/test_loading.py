@@ -24,8 +24,9 @@ from zoo import build
 
 import lookback
 from lookback.embedded import LVLM
+from lookback.engines.common.model_files import LOADING, hub_options
 from lookback.engines.transformers import loading
-from lookback.engines.transformers.loading import LOADING, hub_options, load_embedded
+from lookback.engines.transformers.loading import load_embedded
 from lookback.engines.transformers.support import end_token_ids
 
 
@@ -144,7 +145,7 @@ def test_a_hub_that_answers_is_asked_as_ever(unreachable, monkeypatch, asked):
         if answer is not None:
             raise answer
 
-    monkeypatch.setattr("lookback.engines.transformers.loading.get_hf_file_metadata", metadata)
+    monkeypatch.setattr("lookback.engines.common.model_files.get_hf_file_metadata", metadata)
     for _ in range(2):
         lookback.load("somebody/something", processor=LVLM)
     assert ["local_files_only" in call for call in asked] == [False, False]

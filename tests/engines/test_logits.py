@@ -9,14 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from lookback.engines.transformers import logits as module
-from lookback.engines.transformers.logits import (
-    check_stats,
-    draw,
-    next_token_probs,
-    streams,
-    token_stats,
-)
+from lookback.engines.common import logits as module
+from lookback.engines.common.logits import check_stats, draw, next_token_probs, streams, token_stats
 
 
 def test_statistics_equal_their_definitions(monkeypatch):

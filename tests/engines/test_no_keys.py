@@ -8,7 +8,7 @@ from engines.test_knockout import reference
 from zoo import build
 
 import lookback
-from lookback.engines.transformers.decoder import Decoder
+from lookback.engines.transformers.decoding.decoder import Decoder
 
 RESPONSES = [[30, 31, 32, 33], [40], [50, 51]]
 

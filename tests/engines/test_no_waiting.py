@@ -10,8 +10,9 @@ import torch
 from engines.reference import prefill
 from engines.test_decoder import setup
 
-from lookback.engines.transformers import decoder, logits
-from lookback.engines.transformers.passes import RotationError
+from lookback.engines.common import logits
+from lookback.engines.transformers.decoding import decoder
+from lookback.engines.transformers.decoding.passes import RotationError
 
 PRETEND = Path(__file__).with_name("pretend_device.py")
 

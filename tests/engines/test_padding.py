@@ -8,7 +8,7 @@ from engines.test_decoder import draw
 from zoo import EXTRA_NAMES, NAMES, build
 
 import lookback
-from lookback.engines.transformers.decoder import Decoder
+from lookback.engines.transformers.decoding.decoder import Decoder
 
 RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52]]
 PER_TOKEN = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids")

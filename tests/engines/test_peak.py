@@ -2,7 +2,7 @@
 
 import torch
 
-from lookback.engines.transformers.peak import PeakMemory
+from lookback.engines.transformers.check import PeakMemory
 
 
 def test_tensors_count_while_they_are_alive():

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 import lookback
-from lookback.engines.transformers.compat import DynamicLayer, causal_mask_function
-from lookback.engines.transformers.prefix import (
+from lookback.engines.common.compat import DynamicLayer, causal_mask_function
+from lookback.engines.transformers.attention.tap import Call
+from lookback.engines.transformers.decoding.prefix import (
     Prefix,
     SharedCache,
     SharedLayer,
@@ -15,7 +16,6 @@ from lookback.engines.transformers.prefix import (
     fold,
     unfold,
 )
-from lookback.engines.transformers.tap import Call
 
 
 def numbers(*shape):

@@ -15,9 +15,9 @@ from zoo import OLDEST, TOLERANCE, build
 
 import lookback
 from lookback.conversations import Conversation
-from lookback.engines.transformers import prefixes as prefixes_file
-from lookback.engines.transformers import stems
-from lookback.engines.transformers.prefixes import Prefixes, Prompt, size_of
+from lookback.engines.transformers.decoding import prefix_cache as prefixes_file
+from lookback.engines.transformers.decoding import prefix_reuse
+from lookback.engines.transformers.decoding.prefix_cache import Prefixes, Prompt, size_of
 from lookback.signals import SIGNALS
 
 GOOD = ["embedded", "llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava_next"]
@@ -123,7 +123,7 @@ def test_where_keys_depend_on_the_question_or_there_are_none_it_is_not_done(name
 
 @pytest.mark.parametrize("name", ["paligemma", "paligemma2"])
 def test_a_prompt_that_looks_both_ways_is_found_by_trial_too(name, monkeypatch):
-    monkeypatch.setattr(stems, "BOTH_WAYS", ())
+    monkeypatch.setattr(prefix_reuse, "BOTH_WAYS", ())
     lb = engine(name)
     plain = [score(lb, question) for question in QUESTIONS]
     kept = lb.keep_prefixes(8)
@@ -135,7 +135,7 @@ def test_a_prompt_that_looks_both_ways_is_found_by_trial_too(name, monkeypatch):
 
 def test_the_trial_is_not_made_on_what_cannot_tell(monkeypatch):
     """The same tokens with another source: what looks ahead would look alike."""
-    monkeypatch.setattr(stems, "BOTH_WAYS", ())
+    monkeypatch.setattr(prefix_reuse, "BOTH_WAYS", ())
     lb = engine("llava")
     lb.keep_prefixes(8)
     images = [noise(1), noise(2)]
@@ -284,7 +284,7 @@ def test_rotations_by_length_are_known_of_all_layers_and_of_some(kind, nested, m
     kinds = {"sliding_attention": {"rope_type": "default"}, "full_attention": own}
     config = lb.model.config.get_text_config()
     monkeypatch.setattr(config, "rope_parameters", kinds if nested else own)
-    assert stems.may_share(lb._decoder, SimpleNamespace(layers=[])) == (kind == "default")
+    assert prefix_reuse.may_share(lb._decoder, SimpleNamespace(layers=[])) == (kind == "default")
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_rotations_by_length_are_known_of_all_layers_and_of_some(kind, nested, m
 )
 def test_a_trial_that_differs_anywhere_is_lost(part, monkeypatch):
     lb = engine("qwen2_vl")
-    real = stems.go_on
+    real = prefix_reuse.go_on
 
     def wrong(*args):
         found = real(*args)
@@ -444,7 +444,7 @@ def test_positions_that_a_processor_gives_go_on():
 def test_a_rotation_by_length_goes_the_plain_way(known, monkeypatch):
     """Known by its name, or found by what it does: questions end on both sides of the switch."""
     if not known:
-        monkeypatch.setattr(stems, "BY_LENGTH", ())
+        monkeypatch.setattr(prefix_reuse, "BY_LENGTH", ())
     zoo = build("qwen2_vl")
     config = copy.deepcopy(zoo.model.config)
     rope = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}

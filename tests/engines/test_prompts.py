@@ -9,7 +9,7 @@ from zoo import NAMES, build
 
 import lookback
 from lookback.conversations import Conversation
-from lookback.engines.transformers.prompts import Prompter, to_model
+from lookback.engines.common.prompts import Prompter, to_model
 from lookback.families import FAMILIES, GENERIC
 
 TEXTS = [

@@ -9,10 +9,10 @@ from zoo import build
 
 import lookback
 from lookback.benchmarks.base import get_benchmark
-from lookback.engines.transformers.continuations import Continuation, tokens_drawn, without_repeated
-from lookback.engines.transformers.decoder import Decoder
-from lookback.engines.transformers.logits import streams
-from lookback.engines.transformers.rows import MULTIPLE
+from lookback.engines.common.continuations import Continuation, tokens_drawn, without_repeated
+from lookback.engines.common.logits import streams
+from lookback.engines.transformers.decoding.batch import MULTIPLE
+from lookback.engines.transformers.decoding.decoder import Decoder
 from lookback.signals import SIGNALS, Candidates
 from lookback.steering.pruning import Pruning, pruned_at, pruning_of
 
@@ -211,7 +211,7 @@ def test_forks_draw_from_random_streams_of_their_own(embedded, scene, monkeypatc
         numbers.extend(range(first, first + n))
         return streams(seed, n, steps, first)
 
-    monkeypatch.setattr("lookback.engines.transformers.rows.streams", counted)
+    monkeypatch.setattr("lookback.engines.transformers.decoding.batch.streams", counted)
     found = search(embedded, scene.image, scene.question)
     assert any(c.parent is not None for c in found)
     assert numbers == list(range(len(numbers)))

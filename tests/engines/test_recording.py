@@ -10,8 +10,8 @@ from zoo import build
 
 import lookback
 from lookback.conversations import Conversation, SourceError
+from lookback.engines.transformers.attention.tap import tapped
 from lookback.engines.transformers.support import decoder_configs
-from lookback.engines.transformers.tap import tapped
 from lookback.signals import SIGNALS
 
 

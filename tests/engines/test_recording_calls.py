@@ -11,7 +11,7 @@ from zoo.images import PilVideo
 
 import lookback
 from lookback.conversations import Conversation
-from lookback.engines.transformers.compat import DynamicSlidingWindowLayer
+from lookback.engines.common.compat import DynamicSlidingWindowLayer
 from lookback.signals import SIGNALS
 
 FAMILIES = ["qwen2_5_vl", "llava", "gemma3", "paligemma"]

@@ -14,7 +14,7 @@ from transformers import DynamicCache, TextIteratorStreamer
 from zoo import OLDEST, build
 
 import lookback
-from lookback.engines.transformers.turns import turns_of
+from lookback.engines.common.fair_lock import turns_of
 from lookback.signals import SIGNALS
 
 GREEDY = {"do_sample": False, "max_new_tokens": 6, "eos_token_id": None}

@@ -7,8 +7,8 @@ import pytest
 from toy_engine import ToyEngine
 
 from lookback.engines import check_sampling
-from lookback.engines.sampling import MOST_CANDIDATES, MOST_NEW_TOKENS, MOST_TOKENS, draw_of
-from lookback.engines.transformers.logits import streams
+from lookback.engines.common.logits import streams
+from lookback.engines.common.options import MOST_CANDIDATES, MOST_NEW_TOKENS, MOST_TOKENS, draw_of
 from lookback.runs.plan import Plan
 
 GOOD = {"n": 25, "temperature": 1.2, "top_p": 0.9, "top_k": None, "max_new_tokens": 256, "seed": 42}

@@ -10,7 +10,7 @@ from zoo import EXTRA_NAMES, NAMES, build
 
 import lookback
 from lookback.conversations import Conversation, SourceError
-from lookback.engines.transformers.sources import source_mask, text_spans
+from lookback.engines.common.sources import source_mask, text_spans
 from lookback.families import image_token_id
 from lookback.signals import SIGNALS
 

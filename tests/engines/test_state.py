@@ -14,7 +14,7 @@ from zoo import build
 from zoo.configs_odd import build_odd
 
 import lookback
-from lookback.engines.transformers.decoder import Decoder
+from lookback.engines.transformers.decoding.decoder import Decoder
 
 RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52]]
 KEEPING = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5"]  # they write on themselves
@@ -168,7 +168,7 @@ class Keeps(torch.nn.Module):
 
 
 def test_whatever_is_kept_is_put_back():
-    from lookback.engines.transformers.state import borrowed, snapshot
+    from lookback.engines.transformers.decoding.session import borrowed, snapshot
 
     model = torch.nn.Sequential(Keeps())
     keeps, history, frequencies = model[0], model[0].history, model[0].frequencies
@@ -207,7 +207,7 @@ def test_whatever_is_kept_is_put_back():
     ],
 )
 def test_data_is_put_back_whatever_became_of_it(before, after):
-    from lookback.engines.transformers.state import borrowed
+    from lookback.engines.transformers.decoding.session import borrowed
 
     module = torch.nn.Module()
     module.kept = before
@@ -228,7 +228,7 @@ def test_data_is_put_back_whatever_became_of_it(before, after):
     [(False, True), (print, len), ("a", "b"), ({"f": print}, {"f": len}), ([False], [True])],
 )
 def test_what_has_been_set_up_stays(before, after):
-    from lookback.engines.transformers.state import borrowed
+    from lookback.engines.transformers.decoding.session import borrowed
 
     module = torch.nn.Module()
     module.kept = before
@@ -240,7 +240,7 @@ def test_what_has_been_set_up_stays(before, after):
 
 def test_a_prompts_own_list_does_not_move_on_with_the_model():
     """Also where the model had none before: what is put on it is a copy."""
-    from lookback.engines.transformers.state import borrowed, snapshot
+    from lookback.engines.transformers.decoding.session import borrowed, snapshot
 
     module = torch.nn.Module()
     module.kept = None
@@ -259,8 +259,8 @@ class TestShared:
     """Steps over a model while blocks that share it come and go."""
 
     def test_a_step_that_outlasts_its_block_keeps_its_turn_and_the_hooks(self):
-        from lookback.engines.transformers.state import shared, step
-        from lookback.engines.transformers.turns import turns_of
+        from lookback.engines.common.fair_lock import turns_of
+        from lookback.engines.transformers.decoding.session import shared, step
 
         model = torch.nn.Linear(2, 2)
         with ExitStack() as open_step:
@@ -279,8 +279,8 @@ class TestShared:
         assert not model._forward_pre_hooks
 
     def test_what_somebody_put_in_the_place_of_a_step_stays(self):
-        from lookback.engines.transformers.compat import generation_steps
-        from lookback.engines.transformers.state import shared
+        from lookback.engines.common.compat import generation_steps
+        from lookback.engines.transformers.decoding.session import shared
 
         used = build("qwen2_vl").model
         model = type(used)(copy.deepcopy(used.config))
@@ -294,7 +294,7 @@ class TestShared:
 
 
 def test_what_another_prompt_left_is_not_seen_by_a_new_one():
-    from lookback.engines.transformers.state import borrowed
+    from lookback.engines.transformers.decoding.session import borrowed
 
     module = torch.nn.Module()
     module.rope_deltas = left = torch.ones(1)
@@ -305,7 +305,7 @@ def test_what_another_prompt_left_is_not_seen_by_a_new_one():
 
 @pytest.mark.parametrize("kind", ["", "sliding_attention_"])
 def test_frequencies_that_another_prompt_left_are_not_seen_by_a_new_one(kind):
-    from lookback.engines.transformers.state import borrowed
+    from lookback.engines.transformers.decoding.session import borrowed
 
     module = torch.nn.Module()
     short, grown = torch.ones(2), torch.zeros(2)
@@ -322,8 +322,8 @@ def test_frequencies_that_another_prompt_left_are_not_seen_by_a_new_one(kind):
 
 def test_a_model_is_borrowed_by_one_thread_at_a_time():
     """Of several models each has its own lock; one thread may borrow again."""
-    from lookback.engines.transformers.state import borrowed
-    from lookback.engines.transformers.turns import turns_of
+    from lookback.engines.common.fair_lock import turns_of
+    from lookback.engines.transformers.decoding.session import borrowed
 
     one, other = torch.nn.Module(), torch.nn.Module()
     entered = {"same": threading.Event(), "other": threading.Event()}

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lookback.engines.transformers.continuations import Continuation
-from lookback.engines.transformers.stops import StopTexts
+from lookback.engines.common.continuations import Continuation
+from lookback.engines.common.stops import StopTexts
 
 
 class Spelling:

@@ -11,13 +11,13 @@ from zoo import OLDEST, build
 from zoo.configs import text, vision
 
 import lookback
-from lookback.engines.transformers import support
+from lookback.engines.common import model_files
+from lookback.engines.common.model_files import fingerprint
 from lookback.engines.transformers.support import (
     attention_layers,
     check_supported,
     decoder_configs,
     end_token_ids,
-    fingerprint,
 )
 
 
@@ -161,7 +161,7 @@ class TestFingerprint:
     def test_of_large_files_blocks_count_from_the_first_byte_to_the_last(self, folder, monkeypatch):
         """Two trainings of one model have files of the same names and sizes."""
         for name, value in {"WHOLE": 99, "BLOCKS": 4, "BLOCK": 10}.items():
-            monkeypatch.setattr(support, name, value)
+            monkeypatch.setattr(model_files, name, value)
         plain = bytes(range(100))
         found = set()
         for place in (None, 0, 9, 30, 99):

@@ -21,9 +21,7 @@ from zoo import OLDEST, build
 from zoo.configs_odd import SPARSE, build_odd
 
 import lookback
-from lookback.engines.transformers.decoder import Decoder
-from lookback.engines.transformers.support import decoder_configs
-from lookback.engines.transformers.tap import (
+from lookback.engines.transformers.attention.tap import (
     Call,
     LastRow,
     _bias_of_row,
@@ -31,6 +29,8 @@ from lookback.engines.transformers.tap import (
     reading,
     tapped,
 )
+from lookback.engines.transformers.decoding.decoder import Decoder
+from lookback.engines.transformers.support import decoder_configs
 
 CPU = torch.device("cpu")
 

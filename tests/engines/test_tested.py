@@ -10,14 +10,14 @@ from zoo.models import CONFIGS
 
 import lookback
 from lookback.engines import UnsupportedModelError
-from lookback.engines.checks import Check
-from lookback.engines.transformers import TransformersEngine, tested
+from lookback.engines.common.check_report import Check
+from lookback.engines.transformers import TransformersEngine, support
 from lookback.families import TESTED
 
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
-    monkeypatch.setattr(tested, "_SAID", set())
+    monkeypatch.setattr(support, "_SAID", set())
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_the_list_is_the_zoo():
 
 
 def test_an_unknown_model_is_named_once(lb, caplog, monkeypatch):
-    monkeypatch.setattr(tested, "TESTED", TESTED - {"llava"})
+    monkeypatch.setattr(support, "TESTED", TESTED - {"llava"})
     for _ in range(2):
         lb.score(noise(), "what?", ["yes"])
         with lookback.record(lb):
@@ -49,7 +49,7 @@ def test_an_unknown_model_is_named_once(lb, caplog, monkeypatch):
 
 
 def test_it_is_one_line_where_nobody_set_up_logging(lb, capsys, monkeypatch):
-    monkeypatch.setattr(tested, "TESTED", frozenset())
+    monkeypatch.setattr(support, "TESTED", frozenset())
     for name in (None, "lookback"):
         monkeypatch.setattr(logging.getLogger(name), "handlers", [])
     lb.score(noise(), "what?", ["yes"])
@@ -58,7 +58,7 @@ def test_it_is_one_line_where_nobody_set_up_logging(lb, capsys, monkeypatch):
 
 def test_nothing_is_said_of_tested_and_of_checked_models(lb, caplog, monkeypatch):
     lb.score(noise(), "what?", ["yes"])
-    monkeypatch.setattr(tested, "TESTED", frozenset())
+    monkeypatch.setattr(support, "TESTED", frozenset())
     lb.check()
     lb.score(noise(), "what?", ["yes"])
     assert said(caplog) == []
@@ -68,7 +68,7 @@ def test_a_model_is_checked_at_load_under_a_newer_transformers(caplog, monkeypat
     zoo = build("llava")
     for release, lines in (("5.22.9", 0), ("5.23.0", 1), ("6.0.0.dev0", 1)):
         caplog.clear()
-        monkeypatch.setattr(tested.transformers, "__version__", release)
+        monkeypatch.setattr(support.transformers, "__version__", release)
         lookback.load(zoo.model, zoo.processor)
         assert len(said(caplog)) == lines
         assert all(release in line for line in said(caplog))
@@ -76,7 +76,7 @@ def test_a_model_is_checked_at_load_under_a_newer_transformers(caplog, monkeypat
 
 def test_a_failed_check_is_an_error_with_the_way_out(monkeypatch):
     zoo = build("llava")
-    monkeypatch.setattr(tested.transformers, "__version__", "5.99.0")
+    monkeypatch.setattr(support.transformers, "__version__", "5.99.0")
     wrong = Check("score", {"log_prob": 1.0}, ok=False, note="log_prob is off by 1")
     report = replace(lookback.load(zoo.model, zoo.processor).check(), checks=[wrong])
     monkeypatch.setattr(TransformersEngine, "check", lambda self: report)

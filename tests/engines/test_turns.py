@@ -14,9 +14,9 @@ from transformers import DynamicCache
 from zoo import build
 
 import lookback
-from lookback.engines.transformers import turns as turns_file
-from lookback.engines.transformers.state import Loan, snapshot
-from lookback.engines.transformers.turns import Turns, turns_of
+from lookback.engines.common import fair_lock as turns_file
+from lookback.engines.common.fair_lock import Turns, turns_of
+from lookback.engines.transformers.decoding.session import Loan, snapshot
 from lookback.signals import SIGNALS
 
 

@@ -12,18 +12,25 @@ import torch
 from engines.reference import noise
 
 from lookback.conversations import Conversation, SourceError
-from lookback.engines.contract import UnsupportedModelError
-from lookback.engines.transformers.logits import streams
-from lookback.engines.vllm import ledger as ledger_file
-from lookback.engines.vllm.answers import Answer, blinded, checked, continuation, finish_of
-from lookback.engines.vllm.asking import Asking, mask_of, runs
-from lookback.engines.vllm.batch import Batch, Requests, placeholders
-from lookback.engines.vllm.flight import together
-from lookback.engines.vllm.gathering import VllmError, Workers
-from lookback.engines.vllm.ledger import Ledger
-from lookback.engines.vllm.prompting import Prompt, Prompts
-from lookback.engines.vllm.scoring import read
-from lookback.engines.vllm.writing import Part, Writing
+from lookback.engines.base import UnsupportedModelError
+from lookback.engines.common.logits import streams
+from lookback.engines.vllm.client.calls import together
+from lookback.engines.vllm.client.prompts import Prompt, Prompts
+from lookback.engines.vllm.client.results import (
+    Answer,
+    VllmError,
+    Workers,
+    blinded,
+    checked,
+    continuation,
+    finish_of,
+)
+from lookback.engines.vllm.client.scoring import read
+from lookback.engines.vllm.client.stream import Part, Writing
+from lookback.engines.vllm.tap_request import Asking, mask_of, runs
+from lookback.engines.vllm.worker import ledger as ledger_file
+from lookback.engines.vllm.worker.batch import Batch, Requests, placeholders
+from lookback.engines.vllm.worker.ledger import Ledger
 from lookback.signals import SIGNALS, WRITING
 
 

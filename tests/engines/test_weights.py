@@ -11,8 +11,8 @@ from zoo import TOLERANCE, build
 
 import lookback
 from lookback.conversations import Conversation, SourceError
-from lookback.engines.transformers import weights
-from lookback.engines.transformers.peak import PeakMemory
+from lookback.engines.transformers.attention import source_weights
+from lookback.engines.transformers.check import PeakMemory
 
 RESPONSE = [30, 31, 45, 33, 90, 35, 52]
 FAMILIES = [
@@ -82,7 +82,7 @@ def test_each_layer_sums_to_its_share(lb):
 def test_pieces_do_not_matter(lb, rows, scores, monkeypatch):
     """Rows that go through a few at a time, and scores that are held a few at a time."""
     expected = lb.look(noise(), QUESTION, RESPONSE).weights
-    monkeypatch.setattr(weights, "MATH_SCORES", scores)
+    monkeypatch.setattr(source_weights, "MATH_SCORES", scores)
     lb._decoder.batch_rows = rows
     found = lb.look(noise(), QUESTION, RESPONSE).weights
     np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -238,7 +238,7 @@ def peak_of_looking(lb, length, layers):
 
 def test_memory_does_not_grow_with_layers_and_heads(llava, monkeypatch):
     """As much for one layer as for all; for rows, far less than the maps of one layer's heads."""
-    monkeypatch.setattr(weights, "MATH_SCORES", 1000)
+    monkeypatch.setattr(source_weights, "MATH_SCORES", 1000)
     llava._decoder.batch_rows = 10**6
     taken = {
         (length, depth): peak_of_looking(llava, length, (0, depth))

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from lookback.engines.vllm.backends import BACKENDS, Tail
-from lookback.engines.vllm.cascade import marks, plain_share
-from lookback.engines.vllm.selftest import attention
+from lookback.engines.vllm.worker.backends import BACKENDS, Tail
+from lookback.engines.vllm.worker.cascade import marks, plain_share
+from lookback.engines.vllm.worker.self_test import attention
 
 HEADS, KEY_HEADS, SIZE, BLOCK, BLOCKS = 4, 2, 32, 16, 12
 LENGTHS = (50, 37)

@@ -13,7 +13,7 @@ import torch
 from inside_vllm import paged
 from inside_vllm.paged import MASKS, worst
 
-from lookback.engines.vllm.selftest import attention
+from lookback.engines.vllm.worker.self_test import attention
 
 
 def test_tritons_own_kernel():

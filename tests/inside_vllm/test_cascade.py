@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lookback.engines.vllm.cascade import ANCHOR, Groups, join, marks
+from lookback.engines.vllm.worker.cascade import ANCHOR, Groups, join, marks
 
 
 def outputs(logits, source, anchor):

@@ -13,8 +13,8 @@ from server.clock import pass_time, run, turns
 from server.held_engine import happens, until
 from timeouts import HANG_SECONDS
 
-from lookback.engines.listening import Listener
-from lookback.engines.vllm.writing import Writing, tell_meanwhile
+from lookback.engines.common.stream import Listener
+from lookback.engines.vllm.client.stream import Writing, tell_meanwhile
 from lookback.signals import SIGNALS, WRITING
 
 QUESTION = "Describe the picture."

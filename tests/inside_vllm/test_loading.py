@@ -50,7 +50,7 @@ def test_a_worker_of_this_machine_cannot_start_it(monkeypatch):
 
 def test_wrong_numbers_are_refused(inside, monkeypatch):
     """A tap that reads something else is found out by the comparison at loading."""
-    from lookback.engines.vllm import check
+    from lookback.engines.vllm.client import scoring
 
     llm = inside.client.llm
     real = llm.collective_rpc
@@ -61,10 +61,10 @@ def test_wrong_numbers_are_refused(inside, monkeypatch):
             return [[(layer, tap + 1e-3, plain) for layer, tap, plain in one] for one in found]
         return found
 
-    inside.client.run(check.refuse_wrong_numbers(inside))
+    inside.client.run(scoring.refuse_wrong_numbers(inside))
     monkeypatch.setattr(llm, "collective_rpc", off)
     with pytest.raises(lookback.UnsupportedModelError, match="no numbers are better than wrong"):
-        inside.client.run(check.refuse_wrong_numbers(inside))
+        inside.client.run(scoring.refuse_wrong_numbers(inside))
 
 
 def test_a_run_is_what_it_is_with_transformers(inside, embedded, tmp_path, monkeypatch):

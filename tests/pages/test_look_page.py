@@ -7,12 +7,10 @@ from made_looks import TOKENS, make_look, make_picture, make_tiled, scene
 from strict_html import Page
 from timeouts import HANG_SECONDS
 
-from lookback.heat import COLORS, STRONGEST
-from lookback.look import Picture
-from lookback.pages.look import look_page, save
-from lookback.pages.look_data import look_head, look_numbers, pieces
-from lookback.regions import find_place, mass
-from lookback.rounding import BITS, rounded
+from lookback.looks.heat_map import COLORS, STRONGEST
+from lookback.looks.look import BITS, Picture, rounded
+from lookback.looks.regions import find_place, mass
+from lookback.pages.look import look_head, look_numbers, look_page, pieces, save
 
 NASTY = ' </script><script>window.bad=1</script><b onclick="x">\u202e&amp;'
 CLOSE = 2.0 ** -(BITS + 1)  # what rounding leaves of a weight

@@ -20,8 +20,9 @@ from PIL import Image
 from strict_html import Page
 
 import lookback
-from lookback.pages import ENVIRONMENT, clean, data_uri, image_uri, images, render
+from lookback.pages import ENVIRONMENT, clean, data_uri, image_uri, render
 from lookback.pages.tokens import Case, Response, tokens_page
+from lookback.runs.again import item_images
 
 NASTY = (
     "</p><script>window.bad = 1</script> \"'&amp;<b> \u2028 \u202e שלום \x00\x1b \U0001f600 \ud800"
@@ -124,11 +125,12 @@ def test_images_are_small_and_small_ones_lossless(size, becomes, form):
 def test_the_images_of_a_run(tmp_path):
     run = make_run(tmp_path / "run", items=2, n=2)
     items = lookback.benchmarks.get_benchmark("scenes-caption").items("test")
-    assert np.array_equal(np.asarray(images(run)(1)), np.asarray(items[1].image))
+    assert np.array_equal(np.asarray(item_images(run)(1)), np.asarray(items[1].image))
     rows = run.items.to_pylist()
     rows[1]["id"] = "another"
     write_shard(run.path, "items", 0, rows)
-    assert "scenes-caption/test/1 where the run has another" in images(lookback.Run(run.path))(1)
+    shown = item_images(lookback.Run(run.path))(1)
+    assert "scenes-caption/test/1 where the run has another" in shown
 
 
 def test_no_text_breaks_a_page(pages):

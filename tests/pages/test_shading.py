@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from strict_html import Page
 
 from lookback.pages import ENVIRONMENT
-from lookback.pages.shading import STRONGEST, color, shaded, shades
+from lookback.pages.tokens import STRONGEST, color, shaded, shades
 from lookback.scores.base import get_scorer
 
 AMBER = "#f59e0b"

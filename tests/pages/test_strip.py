@@ -5,10 +5,9 @@ import pytest
 from made_looks import TOKENS, make_look, make_picture, scene
 from PIL import Image
 
-from lookback.look import Picture
-from lookback.pages.fonts import font_for
+from lookback.looks.look import Picture
 from lookback.pages.look import save
-from lookback.pages.strip import GAP, MARGIN, MOST, SMALL, TILE, shown_words, strip
+from lookback.pages.strip import GAP, MARGIN, MOST, SMALL, TILE, font_for, shown_words, strip
 
 
 def tile(sheet, number, columns, size):

@@ -20,7 +20,7 @@ from lookback.runs import Run
 from lookback.runs.layout import shard_path
 from lookback.scores.base import best_first
 from lookback.scores.formula import lookback_score
-from lookback.studies.shared.selection import outcome, picks
+from lookback.studies.common.selection import outcome, picks
 
 pytestmark = needs_chromium
 

@@ -18,8 +18,8 @@ from PIL import Image
 from strict_html import Page
 
 from lookback.benchmarks import get_benchmark
+from lookback.io.json_values import facts
 from lookback.pages import clean, image_uri, render
-from lookback.plain import facts
 from lookback.report import report
 from lookback.report.data import BUDGET, browser_data
 from lookback.report.figures import CARD, dark, with_dark_scheme
@@ -30,9 +30,8 @@ from lookback.scores.base import get_scorer, scorers
 from lookback.scores.formula import A_FLOOR
 from lookback.signals import SIGNALS
 from lookback.studies import Cell, Result, StudyError, Table, get_study
-from lookback.studies.shared.lines import contrast, readable
-from lookback.studies.shared.plots import GRID, INK, PALE, figure_bytes, panels
-from lookback.studies.shared.selection import outcome, picks
+from lookback.studies.common.plots import GRID, INK, PALE, contrast, figure_bytes, panels, readable
+from lookback.studies.common.selection import outcome, picks
 
 
 @pytest.fixture(scope="module")

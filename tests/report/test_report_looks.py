@@ -7,10 +7,10 @@ from chromium import emulate, logs, needs_chromium
 from page_blocks import items_of, unpack
 from toy_engine import ToyEngine
 
-from lookback.heat import COLORS, STRONGEST
+from lookback.looks.heat_map import COLORS, STRONGEST
+from lookback.looks.look import BITS
 from lookback.report import report
 from lookback.report.data import browser_data
-from lookback.rounding import BITS
 from lookback.runs import Run
 from lookback.runs.plan import Plan
 from lookback.runs.start import start

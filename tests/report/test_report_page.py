@@ -20,8 +20,8 @@ from lookback.runs import Run
 from lookback.runs.layout import shard_path
 from lookback.scores.base import best_first, get_scorer
 from lookback.studies import Cell, Result, Table, get_study
-from lookback.studies.shared.lines import contrast
-from lookback.studies.shared.selection import outcome, picks
+from lookback.studies.common.plots import contrast
+from lookback.studies.common.selection import outcome, picks
 
 pytestmark = needs_chromium
 

@@ -12,7 +12,7 @@ from lookback.report.data import browser_data
 from lookback.runs import Run
 from lookback.runs.layout import shard_path
 from lookback.scores.base import best_first
-from lookback.studies.shared.selection import outcome
+from lookback.studies.common.selection import outcome
 
 N = 5
 

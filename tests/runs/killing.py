@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 
-from lookback.storage import RemotePath
+from lookback.io.storage import RemotePath
 
 number, moment, who = os.environ["LOOKBACK_TEST_KILL"].split()
 parent = os.environ.get("LOOKBACK_TEST_PARENT")

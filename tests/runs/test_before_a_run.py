@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from toy_engine import ToyEngine
 
-from lookback.benchmarks.base import BENCHMARKS, Item, benchmark
-from lookback.benchmarks.metrics import MeanOfScores
+from lookback.benchmarks.base import BENCHMARKS, Item, MeanOfScores, benchmark
 from lookback.runs import Run
 from lookback.runs.estimate import estimate
 from lookback.runs.layout import LOCK, TEMPORARY, RunError

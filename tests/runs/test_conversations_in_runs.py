@@ -7,8 +7,7 @@ import pytest
 from engines.reference import noise
 from toy_engine import ToyEngine
 
-from lookback.benchmarks.base import BENCHMARKS, Item, benchmark
-from lookback.benchmarks.metrics import MeanOfScores
+from lookback.benchmarks.base import BENCHMARKS, Item, MeanOfScores, benchmark
 from lookback.runs.plan import Plan
 from lookback.runs.start import start
 

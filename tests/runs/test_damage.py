@@ -20,7 +20,7 @@ from lookback.runs.records import forget, read_record, record_path
 from lookback.runs.start import start
 from lookback.runs.verify import verify
 from lookback.studies import STUDIES
-from lookback.studies.shared.base import StudyError
+from lookback.studies.common.base import StudyError
 
 PLAN = Plan("scenes-vqa", limit=23, n=4, scorers=("usc@2",))
 TABLES = ("items", "candidates", "scores/usc@2")

@@ -10,8 +10,7 @@ import pytest
 from made_runs import make_run
 from toy_engine import ToyEngine
 
-from lookback.benchmarks.base import BENCHMARKS, Item, Judged, benchmark
-from lookback.benchmarks.metrics import MeanOfScores
+from lookback.benchmarks.base import BENCHMARKS, Item, Judged, MeanOfScores, benchmark
 from lookback.runs import Run, manifest, verify, workers
 from lookback.runs.crew import Account, Message, plan_portions
 from lookback.runs.layout import RunError, replacing

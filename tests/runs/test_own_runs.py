@@ -9,9 +9,9 @@ import pytest
 from engines.reference import noise
 from toy_engine import ToyEngine
 
-from lookback.benchmarks.answer_metrics import METRICS
-from lookback.pages import images
+from lookback.benchmarks.metrics import METRICS
 from lookback.runs import Run
+from lookback.runs.again import item_images
 from lookback.runs.plan import Plan
 from lookback.runs.start import start
 
@@ -132,7 +132,7 @@ def test_studies_find_its_images_from_another_folder(command, tmp_path):
     assert run.manifest.data == str(tmp_path / "mine.jsonl")
     (tmp_path / "elsewhere").mkdir()
     os.chdir(tmp_path / "elsewhere")
-    assert images(run)(1).tobytes() == noise(1).tobytes()
+    assert item_images(run)(1).tobytes() == noise(1).tobytes()
 
 
 def test_a_name_for_the_benchmark_will_do(command):

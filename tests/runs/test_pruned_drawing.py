@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from toy_engine import ToyEngine
 
-from lookback.benchmarks.scenes.caption import ScenesCaption
+from lookback.benchmarks.scenes import ScenesCaption
 from lookback.runs import Run
 from lookback.runs.crew import Account
 from lookback.runs.layout import RunError

@@ -21,6 +21,7 @@ from test_producing import ITEMS, plan, results
 from timeouts import HANG_SECONDS
 from toy_engine import ToyEngine
 
+from lookback.io.storage import RemotePath, names_in, to_path
 from lookback.report import report
 from lookback.runs import Run, lease, open_run, open_runs
 from lookback.runs.job import Job
@@ -30,7 +31,6 @@ from lookback.runs.plan import Plan
 from lookback.runs.start import start
 from lookback.runs.status import read_status
 from lookback.runs.verify import verify
-from lookback.storage import RemotePath, names_in, to_path
 from lookback.studies import Runs
 
 GIVEN = plan(scorers=("usc@2",), look=12)

@@ -7,7 +7,7 @@ import pytest
 from made_runs import change_manifest
 from toy_engine import ToyEngine
 
-from lookback.benchmarks.scenes.vqa import ScenesVQA
+from lookback.benchmarks.scenes import ScenesVQA
 from lookback.runs import Run
 from lookback.runs.plan import Plan
 from lookback.studies import STUDIES

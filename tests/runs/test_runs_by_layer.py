@@ -10,7 +10,7 @@ import pytest
 from made_runs import make_run
 from toy_engine import LAYERS, ToyEngine
 
-from lookback.benchmarks.scenes.vqa import ScenesVQA
+from lookback.benchmarks.scenes import ScenesVQA
 from lookback.runs import Run
 from lookback.runs.layout import CANDIDATES, RunError
 from lookback.runs.part import Part

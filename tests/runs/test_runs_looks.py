@@ -15,8 +15,7 @@ from lookback.benchmarks.base import get_benchmark
 from lookback.cli.terminal import show_verification
 from lookback.conversations import Conversation
 from lookback.engines import AbilityError
-from lookback.look import Look, Picture
-from lookback.rounding import BITS, rounded
+from lookback.looks.look import BITS, Look, Picture, rounded
 from lookback.runs import Run
 from lookback.runs.estimate import estimate
 from lookback.runs.job import Job

@@ -9,7 +9,7 @@ from made_runs import make_run, write_shard
 from toy_engine import ToyEngine
 
 from lookback.benchmarks.base import get_benchmark
-from lookback.benchmarks.scenes.vqa import ScenesVQA
+from lookback.benchmarks.scenes import ScenesVQA
 from lookback.runs import Run
 from lookback.runs import run as reading
 from lookback.runs.estimate import BYTES_A_TOKEN, estimate

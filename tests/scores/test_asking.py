@@ -9,7 +9,7 @@ from helpers import make_candidates
 
 from lookback.conversations import Conversation
 from lookback.families import GENERIC
-from lookback.scores.asking import judge_choice, judge_prompt, usc_choice, usc_prompt
+from lookback.scores.judges import judge_choice, judge_prompt, usc_choice, usc_prompt
 from lookback.signals import Asked
 
 TEXTS = ["a red cup", "a blue cup", "a green cup", "a cat"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lookback.scores.choices import chosen_letter
+from lookback.scores.judges import chosen_letter
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import httpx
 from timeouts import HANG_SECONDS
 
 import lookback
-from lookback.benchmarks.scenes.render import render
-from lookback.benchmarks.scenes.scene import sample_scene
+from lookback.scenes.render import render
+from lookback.scenes.scene import sample_scene
 from lookback.server.app import make_app
-from lookback.server.running import address, listen, make_server
+from lookback.server.process import address, listen, make_server
 from lookback.server.settings import Limits, Settings
 
 

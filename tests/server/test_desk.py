@@ -7,8 +7,8 @@ import pytest
 from server.clock import turns
 from timeouts import HANG_SECONDS
 
-from lookback.server.desk import Desk, Line
 from lookback.server.errors import ApiError
+from lookback.server.scheduler import Desk, Line
 
 
 def test_places_go_round_clients_and_their_users():

@@ -20,10 +20,10 @@ from server.exploring import (
 )
 from server.serving import embedded
 
-from lookback.benchmarks.scenes.render import render
-from lookback.benchmarks.scenes.scene import sample_scene
-from lookback.benchmarks.scenes.world import PLACES
-from lookback.regions import mass
+from lookback.looks.regions import mass
+from lookback.scenes.render import render
+from lookback.scenes.scene import sample_scene
+from lookback.scenes.world import PLACES
 from lookback.scores.base import best_first
 from lookback.server.explorer import FIRST, SCORERS
 

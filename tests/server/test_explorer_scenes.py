@@ -10,9 +10,9 @@ from PIL import Image
 from server.exploring import ABOUT
 from strict_html import Page
 
-from lookback.benchmarks.scenes.render import bounds, pixels
-from lookback.benchmarks.scenes.scene import sample_scene
-from lookback.benchmarks.scenes.world import CATEGORIES
+from lookback.scenes.render import bounds, pixels
+from lookback.scenes.scene import sample_scene
+from lookback.scenes.world import CATEGORIES
 from lookback.server.explorer import SEEDS, page, page_data, scene_from, scene_of
 
 NAMES = ("category", "color", "size", "cell", "look")

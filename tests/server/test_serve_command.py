@@ -19,9 +19,9 @@ from server.serving import asked
 from timeouts import HANG_SECONDS
 
 from lookback.cli.serve import image_limits
-from lookback.images import load_image
-from lookback.limits import IMAGE_MIB, IMAGE_PIXELS
-from lookback.server.log import LONGEST, silence_pillow
+from lookback.io.images import load_image
+from lookback.io.limits import IMAGE_MIB, IMAGE_PIXELS
+from lookback.server.process import LONGEST, silence_pillow
 
 TOY = ["--plugin", "tests/toy_engine.py", "--engine", "toy"]
 

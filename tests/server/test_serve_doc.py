@@ -7,9 +7,9 @@ from documents import ROOT, blocks, read
 from PIL import Image
 from server.serving import embedded, serving
 
-from lookback.benchmarks.scenes.render import render
-from lookback.benchmarks.scenes.scene import sample_scene
 from lookback.cli import app
+from lookback.scenes.render import render
+from lookback.scenes.scene import sample_scene
 from lookback.server.settings import Settings
 
 PAGE = ROOT / "docs" / "serve.md"

@@ -15,15 +15,15 @@ from server.held_engine import HeldEngine, happens, until
 from server.serving import asked, chat, connected, data_uri, scene_uri, serving
 from timeouts import HANG_SECONDS
 
-from lookback.server import asking
+from lookback.server import requests
 from lookback.server.app import make_app
-from lookback.server.desk import Desk
+from lookback.server.dispatch import READERS, SHARE, Serving
 from lookback.server.errors import ApiError
 from lookback.server.metrics import Metrics
+from lookback.server.scheduler import Desk
 from lookback.server.schema import ChatRequest
-from lookback.server.serving import READERS, SHARE, Serving
 from lookback.server.settings import Limits, Settings
-from lookback.server.work import GivenUp
+from lookback.server.task import GivenUp
 
 
 @pytest.fixture
@@ -253,7 +253,7 @@ def test_ready_and_health(engine):
 
 
 def test_nothing_that_is_asked_is_logged(engine, caplog):
-    from lookback.server.log import LOG
+    from lookback.server.process import LOG
 
     engine.go.set()
     LOG.propagate = True
@@ -315,8 +315,8 @@ class SlowImages:
 
     def __init__(self, monkeypatch):
         self.go, self.begun = threading.Event(), []
-        self._read = asking.stored_image
-        monkeypatch.setattr(asking, "stored_image", self.read)
+        self._read = requests.stored_image
+        monkeypatch.setattr(requests, "stored_image", self.read)
 
     def read(self, address, policy):
         if address == scene_uri(1):
@@ -366,7 +366,7 @@ def test_nothing_more_is_read_once_nobody_waits():
 
     body = ChatRequest.model_validate(asked("?", scene_uri(1), "data:,no image"))
     with pytest.raises(GivenUp):
-        asking.read_messages(body.messages, check)
+        requests.read_messages(body.messages, check)
 
 
 class Crowd:

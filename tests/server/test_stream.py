@@ -7,8 +7,8 @@ import pytest
 from server.serving import asked, chat, embedded, plain
 from toy_engine import ToyEngine
 
-from lookback.server.answers import logprobs
-from lookback.server.asking import ask_for_draw
+from lookback.server.requests import ask_for_draw
+from lookback.server.responses import logprobs
 from lookback.server.schema import ChatRequest
 from lookback.server.settings import Settings
 from lookback.server.streams import Live, Stream, words_of

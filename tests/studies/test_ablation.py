@@ -7,7 +7,7 @@ from slow_outcomes import cells, change, marks, shorten, slow_percent
 
 from lookback.scores.formula import ALPHAS, LAMBDAS
 from lookback.studies import StudyError, get_study
-from lookback.studies.shared.selection import sweep
+from lookback.studies.common.selection import sweep
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from lookback.signals import SIGNALS
 from lookback.steering.pruning import Pruning, check_schedule, pruned_at
 from lookback.studies import Runs, StudyError, get_study
 from lookback.studies.budget import JUDGES
-from lookback.studies.shared.pruning import (
+from lookback.studies.common.budgets import (
     CHECKPOINTS,
     prefix_scores,
     prune,
@@ -22,7 +22,7 @@ from lookback.studies.shared.pruning import (
     tokens_drawn,
     tokens_left,
 )
-from lookback.studies.shared.selection import bootstrap_means, interval
+from lookback.studies.common.selection import bootstrap_means, interval
 
 N = 9
 

@@ -10,10 +10,17 @@ from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.studies import Runs, StudyError, get_study
 from lookback.studies.combine import SCORERS
-from lookback.studies.shared.gains import WithGain
-from lookback.studies.shared.halves import choose_on_other_half
-from lookback.studies.shared.mixing import WEIGHTS, Combination, ranks_within, standardised
-from lookback.studies.shared.selection import bootstrap_means, interval, outcome
+from lookback.studies.common.controls import WithGain
+from lookback.studies.common.selection import (
+    WEIGHTS,
+    Combination,
+    bootstrap_means,
+    choose_on_other_half,
+    interval,
+    outcome,
+    ranks_within,
+    standardised,
+)
 
 N = 6
 SPLITS = {"splits": 4, "seed": 3}

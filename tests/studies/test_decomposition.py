@@ -9,9 +9,9 @@ from changed_runs import change_rows, set_tokens
 from made_runs import make_run
 
 from lookback.studies import StudyError, get_study
+from lookback.studies.common.controls import match_items
+from lookback.studies.common.words import find_mentions, mentioning_benchmark
 from lookback.studies.decomposition import swap_factors
-from lookback.studies.shared.pairs import match_items
-from lookback.studies.shared.words import find_mentions, mentioning_benchmark
 
 EMPTY = ((2, 0), (5, 6))
 

@@ -9,8 +9,8 @@ from made_runs import make_run
 from lookback.annotation.cases import read_cases, read_key
 from lookback.runs.layout import RunError
 from lookback.studies import StudyError, get_study
-from lookback.studies.shared.cases import verdict_counts
-from lookback.studies.shared.tables import write
+from lookback.studies.common.tables import write
+from lookback.studies.common.votes import verdict_counts
 
 STUDY = get_study("disagreements")
 

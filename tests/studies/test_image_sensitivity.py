@@ -13,8 +13,15 @@ from matplotlib.transforms import Bbox
 
 from lookback.runs import Run
 from lookback.studies import Runs, StudyError, get_study
-from lookback.studies.shared.distributions import auc, ks_distance, overlap
-from lookback.studies.shared.pairs import Pair, control_pairs, match_items, same_picks
+from lookback.studies.common.controls import (
+    Pair,
+    auc,
+    control_pairs,
+    ks_distance,
+    match_items,
+    overlap,
+    same_picks,
+)
 
 EMPTY = ((0, 0), (2, 5), (4, 1))
 

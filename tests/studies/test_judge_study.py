@@ -7,8 +7,8 @@ from slow_outcomes import cells, mean, record, slow_percent
 from lookback.runs.layout import RunError
 from lookback.runs.records import forget
 from lookback.studies import StudyError, get_study
+from lookback.studies.common.selection import bootstrap_means, interval, outcome
 from lookback.studies.judge import count_unparsed
-from lookback.studies.shared.selection import bootstrap_means, interval, outcome
 
 METHODS = ("random", "usc", "judge", "lookback")
 

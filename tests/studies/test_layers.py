@@ -14,10 +14,9 @@ from slow_outcomes import by_item, cells, slow_percent
 from lookback.runs import Run
 from lookback.scores.formula import lookback_score
 from lookback.studies import StudyError, get_study
-from lookback.studies.shared.distributions import auc, bootstrap_aucs
-from lookback.studies.shared.halves import choose_on_other_half
-from lookback.studies.shared.layers import stretches
-from lookback.studies.shared.selection import bootstrap_means, interval
+from lookback.studies.common.controls import auc, bootstrap_aucs
+from lookback.studies.common.layers import stretches
+from lookback.studies.common.selection import bootstrap_means, choose_on_other_half, interval
 
 LAYERS = 5
 STUDY = get_study("layers")

@@ -8,7 +8,7 @@ from slow_outcomes import cells, marks, mean, shorten, slow_percent
 import lookback
 from lookback.scores.base import SCORERS, get_scorer
 from lookback.studies import StudyError, get_study
-from lookback.studies.shared.selection import bootstrap_means, interval, outcome
+from lookback.studies.common.selection import bootstrap_means, interval, outcome
 
 OTHERS = (
     "Mean log p",

@@ -6,7 +6,7 @@ from made_runs import make_run
 from slow_outcomes import cells, slow_percent
 
 from lookback.studies import STUDIES, Runs, StudyError, get_study
-from lookback.studies.shared.budgets import (
+from lookback.studies.common.budgets import (
     budget_notes,
     check_budgets,
     default_budgets,

@@ -9,9 +9,17 @@ from matplotlib.colors import to_hex
 from lookback.benchmarks import english
 from lookback.scores.base import get_scorer
 from lookback.studies import StudyError, get_study
+from lookback.studies.common.words import (
+    TAGS,
+    TEXTUAL,
+    VISUAL,
+    find_words,
+    sample_responses,
+    tag_words,
+    word_means,
+    z_scores,
+)
 from lookback.studies.pos import FEW
-from lookback.studies.shared.speech import TAGS, TEXTUAL, VISUAL, find_words, tag_words, z_scores
-from lookback.studies.shared.words import sample_responses, word_means
 
 
 def test_z_scores():

@@ -10,7 +10,7 @@ from lookback.runs.layout import RunError
 from lookback.runs.part import Complete
 from lookback.scores.base import get_scorer
 from lookback.studies import STUDIES, Runs, StudyError, get_study
-from lookback.studies.shared.selection import outcome
+from lookback.studies.common.selection import outcome
 
 N, ITEMS = 6, 8
 RECORDED = ("vauq", f"usc@{N}", f"judge@{N}")

@@ -7,8 +7,8 @@ from made_runs import make_run
 
 from lookback.scores.formula import lookback_score
 from lookback.studies import StudyError, get_study
+from lookback.studies.common.controls import share_removed
 from lookback.studies.random_image import _control
-from lookback.studies.shared.pairs import share_removed
 
 
 @pytest.fixture

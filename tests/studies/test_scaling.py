@@ -10,15 +10,15 @@ from slow_outcomes import cells, marks, record, shorten, slow_percent
 
 from lookback.runs import Run
 from lookback.studies import Runs, get_study
-from lookback.studies.scaling import scaling_methods, ticks_of_n
-from lookback.studies.shared.plots import tiles
-from lookback.studies.shared.selection import (
+from lookback.studies.common.plots import tiles
+from lookback.studies.common.selection import (
     bootstrap_means,
     has_scores,
     interval,
     outcome,
     outcomes,
 )
+from lookback.studies.scaling import scaling_methods, ticks_of_n
 
 ALONE = ("self_certainty", "clipscore", "lookback", "mean_log_prob", "visual_lookback")
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import make_run
 
-from lookback.pages.shading import color, shades
+from lookback.pages.tokens import color, shades
 from lookback.runs import Run
 from lookback.scores.formula import relevance, token_scores
 from lookback.studies import StudyError, get_study
-from lookback.studies.shared.typesetting import SIZE, break_lines, width
+from lookback.studies.common.typesetting import SIZE, break_lines, width
 from lookback.studies.tokens import RULE, choose_cases
 
 STUDY = get_study("tokens")

@@ -31,8 +31,8 @@ def drawn(tmp_path_factory):
 @pytest.fixture(scope="session")
 def photo(tmp_path_factory):
     """photo.jpg, in a folder of its own; large enough that VLMEvalKit does not enlarge it."""
-    from lookback.benchmarks.scenes.render import render
-    from lookback.benchmarks.scenes.scene import sample_scene
+    from lookback.scenes.render import render
+    from lookback.scenes.scene import sample_scene
 
     folder = tmp_path_factory.mktemp("photo")
     picture = render(sample_scene(5)).resize((240, 240))

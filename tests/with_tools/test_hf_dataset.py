@@ -10,10 +10,9 @@ from made_runs import make_run
 from runs.test_formats import downgrade
 
 import lookback
-from lookback.exports import hf_dataset
-from lookback.exports.hf_dataset import split_name
-from lookback.exports.request import Request
-from lookback.exports.writing import export
+from lookback.integrations.exports import hf_datasets
+from lookback.integrations.exports.base import Request, export
+from lookback.integrations.exports.hf_datasets import split_name
 from lookback.runs import Run
 from lookback.signals import SIGNALS
 
@@ -168,7 +167,7 @@ class TestWholeOrNothing:
         def broken(*given):
             raise OSError("the disk is full")
 
-        monkeypatch.setattr(hf_dataset, "make_card", broken)
+        monkeypatch.setattr(hf_datasets, "make_card", broken)
         with pytest.raises(OSError, match="disk is full"):
             export("hf-dataset", Request(run, tmp_path / "out"), quiet)
         assert sorted(tmp_path.iterdir()) == before

@@ -18,9 +18,8 @@ from PIL import Image
 from runs.test_formats import downgrade
 
 import lookback
-from lookback.exports.inspect_log import LARGEST
-from lookback.exports.request import Request
-from lookback.exports.writing import export
+from lookback.integrations.exports.base import Request, export
+from lookback.integrations.exports.inspect_ai import LARGEST
 from lookback.runs import Run
 from lookback.studies import Runs, get_study
 

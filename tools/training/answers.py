@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lookback.benchmarks.scenes.chance import pick
-from lookback.benchmarks.scenes.questions import Question
-from lookback.benchmarks.scenes.words import sentence
+from lookback.scenes.questions import Question, sentence
+from lookback.scenes.scene import pick
 
 SHORT_ANSWERS: dict[str, tuple[str, ...]] = {
     "color": ("{color}.", "{color}.", "it is {color}."),

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lookback.benchmarks.scenes.render import bounds, pixels
-from lookback.benchmarks.scenes.scene import Scene
-from lookback.benchmarks.scenes.world import CATEGORIES, COLORS, IMAGE_SIZE, SIZES
+from lookback.scenes.render import bounds, pixels
+from lookback.scenes.scene import Scene
+from lookback.scenes.world import CATEGORIES, COLORS, IMAGE_SIZE, SIZES
 from tools.training.models import ASSISTANT, IMAGE, MEAN, STD, USER
 from tools.training.recipe import PATCH, VISION_TOKENS
 

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lookback.benchmarks.scenes.chance import below, chance, pick, shuffled, weighted
-from lookback.benchmarks.scenes.scene import Scene, Thing
-from lookback.benchmarks.scenes.words import (
+from lookback.scenes.questions import (
     RELATION_PHRASES,
     RELATIONS,
     SIZE_PREDICATES,
@@ -20,6 +18,7 @@ from lookback.benchmarks.scenes.words import (
     reference,
     sentence,
 )
+from lookback.scenes.scene import Scene, Thing, below, chance, pick, shuffled, weighted
 
 MAX_SENTENCES = 4
 

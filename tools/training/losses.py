@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lookback.benchmarks.scenes.scene import Scene
-from lookback.benchmarks.scenes.world import CATEGORIES, COLORS, PLACES, SIZES
+from lookback.scenes.scene import Scene
+from lookback.scenes.world import CATEGORIES, COLORS, PLACES, SIZES
 from tools.training.batches import (
     IGNORED,
     Packed,

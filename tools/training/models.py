@@ -7,7 +7,7 @@ from typing import Any
 import transformers as hf
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from lookback.benchmarks.scenes.world import IMAGE_SIZE
+from lookback.scenes.world import IMAGE_SIZE
 from tools.training.recipe import PATCH, VISION_TOKENS, Recipe
 from tools.training.texts import training_rng, training_scene, training_texts
 

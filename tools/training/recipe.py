@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lookback.benchmarks.scenes.world import IMAGE_SIZE
+from lookback.scenes.world import IMAGE_SIZE
 
 PATCH = 8
 VISION_TOKENS = (IMAGE_SIZE // PATCH) ** 2

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from lookback.benchmarks.scenes.amber import PROMPT as DETAILED_PROMPT
-from lookback.benchmarks.scenes.caption import PROMPT as BRIEF_PROMPT
-from lookback.benchmarks.scenes.chance import TEXT, chance, generator, pick, weighted
-from lookback.benchmarks.scenes.questions import KINDS
-from lookback.benchmarks.scenes.scene import Scene, sample_scene
-from lookback.benchmarks.scenes.splits import scene_seed
-from lookback.benchmarks.scenes.templates import QUESTIONS
-from lookback.benchmarks.scenes.vqa import SHORT_HINT
-from lookback.benchmarks.scenes.words import article, sentence
-from lookback.benchmarks.scenes.world import CATEGORIES
+from lookback.benchmarks.scenes import AMBER_PROMPT as DETAILED_PROMPT
+from lookback.benchmarks.scenes import CAPTION_PROMPT as BRIEF_PROMPT
+from lookback.benchmarks.scenes import SHORT_HINT
+from lookback.scenes.questions import KINDS, QUESTIONS, article, sentence
+from lookback.scenes.scene import (
+    TEXT,
+    Scene,
+    chance,
+    generator,
+    pick,
+    sample_scene,
+    scene_seed,
+    weighted,
+)
+from lookback.scenes.world import CATEGORIES
 from tools.training.answers import ABSENT, REASONED, true_answer
 from tools.training.describe import BRIEF, DETAILED, describe
 

@@ -9,22 +9,20 @@ import transformers
 
 from lookback.embedded import LVLM
 from lookback.engines import engine as register
-from lookback.engines.sampling import check_flag
-from lookback.engines.transformers.compat import hub_commit, unwrapped
+from lookback.engines.common.compat import hub_commit, unwrapped
+from lookback.engines.common.model_files import find_folder, load_processor
 from lookback.engines.transformers.engine import TransformersEngine
 from lookback.engines.transformers.loading import (
     as_device,
     as_dtype,
-    find_folder,
     load_embedded,
     load_model,
-    load_processor,
     move,
     on_cpu,
 )
 from lookback.engines.transformers.recording import Recorder, record
-from lookback.engines.transformers.support import check_attention, check_supported
-from lookback.engines.transformers.tested import check_release
+from lookback.engines.transformers.support import check_attention, check_release, check_supported
+from lookback.errors import check_flag
 
 __all__ = ["Recorder", "TransformersEngine", "load", "record"]
 

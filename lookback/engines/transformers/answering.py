@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, StoppingCriteria, StoppingCriteriaList
 
-from lookback.engines.transformers.compat import alone_settings
-from lookback.engines.transformers.state import Loan
-from lookback.engines.transformers.tap import Unread, reading
+from lookback.engines.common.compat import alone_settings
+from lookback.engines.transformers.attention.tap import Unread, reading
+from lookback.engines.transformers.decoding.session import Loan
 
 
 def answer(model: PreTrainedModel, inputs: Mapping[str, Any], seed: int, **settings: Any) -> Tensor:

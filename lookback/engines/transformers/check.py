@@ -1,15 +1,10 @@
-"""Is all this true for this model, here? LookBack's signals against the model's own decoding.
-
-Nobody can test every model on every machine; the machine that runs one can. The reference is the
-library's own way: `model.generate` with eager attention, made to write the very tokens in question,
-step by step, with the attention maps and raw logits that it returns. Everything that LookBack does
-in another way (one pass for many tokens, shared prompts, recording, interleaved calls) must give
-the same numbers.
-"""
+"""Validate a model on this machine: compare LookBack's signals with reference eager decoding."""
 
 from __future__ import annotations
 
+import copy
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,21 +13,29 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
+from torch import Tensor
 
 from lookback.conversations import Conversation
-from lookback.engines.checks import Check, CheckReport
-from lookback.engines.transformers.decoder import Decoder
-from lookback.engines.transformers.peak import PeakMemory
-from lookback.engines.transformers.prefix import Prefix
+from lookback.engines.common.check_report import Check, CheckReport
+from lookback.engines.common.compat import (
+    TorchDispatchMode,
+    attention_name,
+    set_attention_name,
+    tree_iter,
+    uncompiled,
+)
+from lookback.engines.common.sources import source_mask
+from lookback.engines.transformers.decoding.decoder import Decoder
+from lookback.engines.transformers.decoding.prefix import Prefix
 from lookback.engines.transformers.recording import record
-from lookback.engines.transformers.slow import slow_signals
-from lookback.engines.transformers.sources import source_mask
 from lookback.engines.transformers.support import decoder_configs
+from lookback.errors import error_line
 from lookback.signals import BY_LAYER, SIGNALS, Candidate
 
 if TYPE_CHECKING:
-    from lookback.engines import Progress
+    from lookback.engines.common.options import Progress
     from lookback.engines.transformers.engine import TransformersEngine
+
 
 QUESTION = "What is in the picture?"
 LONGER = "What is in the picture, and what is to the left of it? Look closely."
@@ -103,8 +106,7 @@ class _Checker:
         except _NotApplicable as reason:
             return Check(what, note=str(reason))
         except Exception as error:
-            words = " ".join(f"{type(error).__name__}: {error}".split())
-            return Check(what, ok=False, note=words[:300])
+            return Check(what, ok=False, note=error_line(error)[:300])
         within = all(
             value <= self.tolerance[name != "visual_lookback"] for name, value in found.items()
         )
@@ -354,3 +356,149 @@ def _difference(ours: Any, theirs: Any) -> float:
     if a.shape != b.shape:
         return float("inf")
     return float((np.abs(a - b) / np.maximum(1.0, np.abs(b))).max())
+
+
+def slow_signals(
+    model: Any, inputs: dict[str, Any], sources: torch.Tensor, responses: Sequence[Sequence[int]]
+) -> list[dict[str, NDArray[Any]]]:
+    """The signals of responses, one per prompt, each made to be written by `model.generate`.
+
+    And A_t by layer.
+
+    Args:
+        model: the model.
+        inputs: of B prompts, as a processor made them.
+        sources: (B, P), which tokens of each prompt are the source.
+        responses: B lists of token ids.
+
+    Raises:
+        FloatingPointError: its own logits are not numbers.
+        RuntimeError: its generate writes something else.
+    """
+    length = max(len(ids) for ids in responses)
+    if not length:
+        return [_nothing() for _ in responses]
+    forced = [[*ids, *[7] * (length - len(ids))] for ids in responses]
+    prompt = inputs["input_ids"].shape[1]
+    config = copy.deepcopy(model.generation_config)
+    config.eos_token_id = None
+    with torch.no_grad(), uncompiled(model), _eager(model):
+        out = model.generate(
+            **inputs,
+            generation_config=config,
+            prefix_allowed_tokens_fn=lambda row, ids: [forced[row][len(ids) - prompt]],
+            max_new_tokens=length,
+            do_sample=False,
+            output_attentions=True,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+    if any(step.isnan().any() for step in out.logits):
+        # Eager attention of padded prompts, for one, in float64: its softmax is in float32.
+        raise FloatingPointError("its own eager attention gives logits that are not numbers")
+    if out.sequences[:, prompt:].tolist() != forced:
+        raise RuntimeError("its generate() does not write the tokens that it is made to write")
+    found = []
+    for row, ids in enumerate(responses):
+        if not len(ids):
+            found.append(_nothing())
+            continue
+        shares = [
+            _shares([m if m is None else m[row] for m in maps], sources[row], prompt + t)
+            for t, maps in enumerate(out.attentions[: len(ids)])
+        ]
+        looked = {
+            "visual_lookback": np.array([float(torch.cat(step).mean()) for step in shares]),
+            BY_LAYER: np.array([[float(layer.mean()) for layer in step] for step in shares]),
+        }
+        logits = torch.stack([step[row] for step in out.logits[: len(ids)]])
+        found.append(_from_logits(logits, ids) | looked)
+    return found
+
+
+def _nothing() -> dict[str, NDArray[Any]]:
+    """The signals of an empty response."""
+    return {name: np.empty(0) for name in SIGNALS}
+
+
+def _from_logits(logits: torch.Tensor, ids: Sequence[int]) -> dict[str, NDArray[Any]]:
+    """log p, self-certainty and entropy of each token, from (T, V), in float64."""
+    log_p = logits.double().cpu().log_softmax(-1)
+    return {
+        "log_prob": log_p.gather(-1, torch.tensor(list(ids))[:, None])[:, 0].numpy(),
+        "self_certainty": (-log_p.mean(-1) - float(np.log(log_p.shape[-1]))).numpy(),
+        "entropy": -(log_p.exp() * log_p).sum(-1).numpy(),
+    }
+
+
+def _shares(maps: Sequence[Any], source: torch.Tensor, positions: int) -> list[torch.Tensor]:
+    """The heads' shares (H,) of one step in each layer, from its map (H, R, K), the last row."""
+    shares = []
+    for attention in maps:
+        if attention is None:  # a layer that does not attend
+            continue
+        row = attention[:, -1].double().cpu()  # (H, K)
+        columns = torch.zeros(positions, dtype=torch.bool)
+        columns[: len(source)] = source.cpu()
+        # A layer with a window holds the newest keys alone.
+        shares.append(row[:, columns[positions - row.shape[1] :]].sum(-1))
+    return shares
+
+
+@contextmanager
+def _eager(model: Any) -> Iterator[None]:
+    """The decoder with eager attention, which returns its maps."""
+    configs = decoder_configs(model)
+    before = [attention_name(config) for config in configs]
+    for config in configs:
+        set_attention_name(config, "eager")
+    try:
+        yield
+    finally:
+        for config, name in zip(configs, before, strict=True):
+            set_attention_name(config, name)
+
+
+class PeakMemory(TorchDispatchMode):
+    """Adds up the tensors that operations inside the block make, for as long as they are alive.
+
+    What a kernel needs for itself, and gives back before it returns, is not seen.
+
+    Attributes:
+        peak: bytes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peak = 0
+        self._now = 0
+        self._alive: dict[int, int] = {}  # storage to bytes
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run the operation, and count what is new."""
+        given = {_storage(one) for one in tree_iter((args, kwargs)) if isinstance(one, Tensor)}
+        out = func(*args, **(kwargs or {}))
+        for one in tree_iter(out):
+            if isinstance(one, Tensor) and _storage(one) not in given:
+                self._count(one)
+        return out
+
+    def _count(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        place = storage._cdata
+        if place in self._alive:
+            return
+        self._alive[place] = storage.nbytes()
+        self._now += storage.nbytes()
+        self.peak = max(self.peak, self._now)
+        weakref.finalize(storage, self._free, place)
+
+    def _free(self, place: int) -> None:
+        self._now -= self._alive.pop(place, 0)
+
+
+def _storage(tensor: Tensor) -> int:
+    place: int = tensor.untyped_storage()._cdata
+    return place

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from lookback.engines.transformers.candidates import make_candidate
-from lookback.engines.transformers.continuations import Continuation, tokens_drawn, without_repeated
-from lookback.engines.transformers.stops import StopTexts
-from lookback.engines.transformers.telling import Telling
+from lookback.engines.common.continuations import (
+    Continuation,
+    make_candidate,
+    tokens_drawn,
+    without_repeated,
+)
+from lookback.engines.common.stops import StopTexts
+from lookback.engines.common.stream import Telling
 from lookback.signals import WRITING, Candidate, Candidates
 from lookback.steering.search import Search
 
 if TYPE_CHECKING:
     from lookback.conversations import Conversation, SourceLike
-    from lookback.engines.sampling import Draw, Wish
+    from lookback.engines.common.options import Draw, Wish
     from lookback.engines.transformers.engine import TransformersEngine
     from lookback.steering.pruning import Pruning
 

@@ -13,37 +13,25 @@ import torch
 from transformers import PreTrainedModel
 
 from lookback.conversations import Conversation
-from lookback.engines import (
-    ABILITIES,
-    Ability,
-    Engine,
-    Identity,
-    Progress,
-    check_rows,
-    check_sampling,
+from lookback.engines import ABILITIES, Ability, Engine, Identity, check_rows, check_sampling
+from lookback.engines.common.continuations import (
+    Continuation,
+    make_candidates,
+    response_ids,
+    with_end,
 )
-from lookback.engines.responses import check_responses
-from lookback.engines.sampling import (
-    Wish,
-    check_flag,
-    check_share,
-    check_texts,
-    check_top,
-    check_whole,
-    draw_of,
-)
+from lookback.engines.common.fair_lock import turns_of
+from lookback.engines.common.model_files import fingerprint
+from lookback.engines.common.options import Progress, Wish, check_responses, check_top, draw_of
+from lookback.engines.common.prompts import Prompter
+from lookback.engines.common.sources import source_mask
 from lookback.engines.transformers.answering import answer
-from lookback.engines.transformers.candidates import make_candidates, response_ids, with_end
-from lookback.engines.transformers.continuations import Continuation
-from lookback.engines.transformers.decoder import Decoder
+from lookback.engines.transformers.decoding.decoder import Decoder
+from lookback.engines.transformers.decoding.prefix import Prefix
+from lookback.engines.transformers.decoding.prefix_cache import BYTES, Prefixes
 from lookback.engines.transformers.drawing import draw_candidates
-from lookback.engines.transformers.prefix import Prefix
-from lookback.engines.transformers.prefixes import BYTES, Prefixes
-from lookback.engines.transformers.prompts import Prompter
-from lookback.engines.transformers.sources import source_mask
-from lookback.engines.transformers.support import end_token_ids, fingerprint
-from lookback.engines.transformers.tested import is_checked, suggest_check
-from lookback.engines.transformers.turns import turns_of
+from lookback.engines.transformers.support import end_token_ids, is_checked, suggest_check
+from lookback.errors import check_flag, check_share, check_texts, check_whole
 from lookback.families import family_of, video_token_id
 from lookback.signals import Candidate, Candidates
 from lookback.steering.pruning import Prune, pruning_of
@@ -51,12 +39,13 @@ from lookback.steering.search import Search
 
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
-    from lookback.engines import Response, Rows
-    from lookback.engines.checks import CheckReport
-    from lookback.engines.listening import Listener
-    from lookback.look import Look
+    from lookback.engines import Rows
+    from lookback.engines.common.check_report import CheckReport
+    from lookback.engines.common.options import Response
+    from lookback.engines.common.stream import Listener
+    from lookback.io.videos import VideoLike
+    from lookback.looks.look import Look
     from lookback.steering import Watch
-    from lookback.videos import VideoLike
 
 Inputs = dict[str, Any]
 PACKAGES = ("torch", "transformers", "tokenizers")

@@ -15,10 +15,10 @@ from torch import Tensor
 from transformers import DynamicCache, MaxLengthCriteria, MaxTimeCriteria, StoppingCriteriaList
 
 from lookback.engines import UnsupportedModelError
-from lookback.engines.transformers.compat import CACHES, KEYLESS_LAYERS, LAYERS_BY_POSITION
-from lookback.engines.transformers.continuations import check_signals, stack_signals
-from lookback.engines.transformers.logits import TokenStats, token_stats
-from lookback.engines.transformers.tap import Call, LastRow
+from lookback.engines.common.compat import CACHES, KEYLESS_LAYERS, LAYERS_BY_POSITION
+from lookback.engines.common.continuations import check_signals, stack_signals
+from lookback.engines.common.logits import TokenStats, token_stats
+from lookback.engines.transformers.attention.tap import Call, LastRow
 
 CANNOT = "this call of generate cannot be recorded: "
 LENGTH, STOP, END = 1, 2, 3

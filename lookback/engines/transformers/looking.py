@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lookback.conversations import Conversation, SourceError
-from lookback.engines import Progress
-from lookback.engines.responses import check_one
+from lookback.engines.common.options import Progress, check_one
 from lookback.engines.transformers.layouts import pictures
-from lookback.engines.transformers.tested import suggest_check
-from lookback.look import Look
+from lookback.engines.transformers.support import suggest_check
+from lookback.looks.look import Look
 
 if TYPE_CHECKING:
     from lookback.conversations import SourceLike
-    from lookback.engines import Response
+    from lookback.engines.common.options import Response
     from lookback.engines.transformers.engine import TransformersEngine
 
 

@@ -22,30 +22,29 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from lookback.conversations import NO_SOURCE, NOTHING_THERE, SourceError
-from lookback.engines.transformers.candidates import make_candidate
-from lookback.engines.transformers.compat import (
+from lookback.engines.common.compat import (
     STOPPING_CRITERIA,
     around_compiled_call,
     generation_settings,
     tree_iter,
     unwrapped,
 )
-from lookback.engines.transformers.continuations import Continuation
+from lookback.engines.common.continuations import Continuation, make_candidate
+from lookback.engines.common.fair_lock import survive_forks
+from lookback.engines.common.model_files import load_processor
+from lookback.engines.common.prompts import Prompter
+from lookback.engines.common.tokens import IdText
+from lookback.engines.transformers.attention.tap import current_reader, reading, tapped
+from lookback.engines.transformers.decoding.session import calling, shared, step
 from lookback.engines.transformers.engine import TransformersEngine
 from lookback.engines.transformers.generation import Endings, Generation
-from lookback.engines.transformers.loading import load_processor
-from lookback.engines.transformers.prompts import Prompter
-from lookback.engines.transformers.spelling import IdText
-from lookback.engines.transformers.state import calling, shared, step
 from lookback.engines.transformers.support import (
     attention_layers,
     check_evaluating,
     check_supported,
     decoder_configs,
+    suggest_check,
 )
-from lookback.engines.transformers.tap import current_reader, reading, tapped
-from lookback.engines.transformers.tested import suggest_check
-from lookback.engines.transformers.turns import survive_forks
 from lookback.families import family_of, video_token_id
 from lookback.signals import Candidates
 

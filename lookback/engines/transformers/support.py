@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-from pathlib import Path
-from typing import Any
+import logging
+from typing import TYPE_CHECKING, Any
 
-import torch
+import transformers
+from packaging.version import Version
 from transformers import GenerationMixin, PretrainedConfig, PreTrainedModel
 
 from lookback.engines import UnsupportedModelError
-from lookback.engines.transformers.compat import attention_name, weight_without_numbers
-from lookback.families import image_token_id
+from lookback.engines.common.compat import attention_name, weight_without_numbers
+from lookback.engines.common.model_files import first_end_tokens
+from lookback.families import TESTED, image_token_id
 
-WHOLE = 64 * 2**20  # weight files up to this size are hashed whole, of larger ones blocks
-BLOCKS, BLOCK = 64, 2**18  # so many of so many bytes, evenly spread from the first byte to the last
+if TYPE_CHECKING:
+    from lookback.engines.transformers.engine import TransformersEngine
 
 
 def text_config(model: PreTrainedModel) -> PretrainedConfig:
@@ -118,46 +119,52 @@ def end_token_ids(model: PreTrainedModel) -> list[int]:
     return first_end_tokens(model.generation_config.eos_token_id, text_config(model).eos_token_id)
 
 
-def first_end_tokens(*places: Any) -> list[int]:
-    """The ids that end a turn, of the first place that has any.
+LOG = logging.getLogger("lookback")
+NEWEST = "5.22"
+"""The newest release of transformers that the tests run on."""
+_SAID: set[str] = set()  # model types that nothing more is to be said about
+
+
+def suggest_check(model: PreTrainedModel, name: str) -> None:
+    """Say that this machine can compare the model, unless tests have, or it was said before."""
+    kind = str(model.config.model_type)
+    if kind in TESTED or kind in _SAID:
+        return
+    _SAID.add(kind)
+    LOG.warning(
+        "LookBack's tests have no %s model: `lookback check %s` compares its numbers with the "
+        "model's own, here",
+        kind,
+        name,
+    )
+
+
+def is_checked(model: PreTrainedModel) -> None:
+    """It is being compared: there is no need to suggest it."""
+    _SAID.add(str(model.config.model_type))
+
+
+def check_release(engine: TransformersEngine) -> None:
+    """Check a model's numbers here, if transformers is newer than the newest that is tested.
 
     Raises:
-        ValueError: they are no whole numbers.
+        UnsupportedModelError: they differ from the model's own.
     """
-    return next((_whole_numbers(ids) for ids in places if ids is not None), [])
-
-
-def _whole_numbers(ids: Any) -> list[int]:
-    try:
-        found = torch.as_tensor(ids).reshape(-1)
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        found = torch.zeros(1)
-    if found.numel() and found.dtype not in (torch.int64, torch.int32):
-        raise ValueError(
-            f"the model's eos_token_id is {ids!r:.60}: a whole number or a list of them is needed, "
-            "see its generation_config.json"
+    installed = Version(transformers.__version__)
+    if installed.release[:2] <= Version(NEWEST).release:
+        return
+    LOG.warning(
+        "LookBack's tests know transformers up to %s, this is %s: %r is compared with its own slow "
+        "decoding first",
+        NEWEST,
+        installed,
+        engine.name,
+    )
+    failed = [check for check in engine.check().checks if check.ok is False]
+    if failed:
+        names = "; ".join(f"{check.what} ({check.note})" for check in failed)
+        raise UnsupportedModelError(
+            f"with transformers {installed}, LookBack's numbers for {engine.name!r} are not the "
+            f"model's own: {names}. Install a release that is tested: pip install "
+            f"'transformers=={NEWEST}.*'"
         )
-    return [int(one) for one in found]
-
-
-def fingerprint(folder: Path) -> str | None:
-    """Of a model's files, the same for the same weights; None if it is in no folder.
-
-    Of large files only some blocks are read, which training changes; other bytes do not count.
-    """
-    weights = [*folder.glob("*.safetensors")] or [*folder.glob("pytorch_model*.bin")]
-    files = sorted([*weights, *folder.glob("config.json")])
-    if not files or not folder.is_dir():
-        return None
-    found = hashlib.sha256()
-    for file in files:
-        size = file.stat().st_size
-        found.update(f"{file.name} {size}\n".encode())
-        if size <= WHOLE:
-            found.update(file.read_bytes())
-            continue
-        with file.open("rb") as opened:
-            for i in range(BLOCKS):
-                opened.seek(i * (size - BLOCK) // (BLOCKS - 1))
-                found.update(opened.read(BLOCK))
-    return found.hexdigest()[:16]

@@ -8,8 +8,8 @@ from typing import Any
 
 from lookback.embedded import LVLM
 from lookback.engines import engine as register
-from lookback.engines.sampling import check_flag
 from lookback.engines.vllm.compat import RUNNER_VARIABLE, check_version
+from lookback.errors import check_flag
 
 
 @register("vllm")
@@ -53,10 +53,10 @@ def load(
             "vLLM starts processes of its own, which a worker process of this machine may not: use "
             "--workers 1 (one engine keeps the machine busy), --ray, or --shard"
         )
-    from lookback.engines.transformers.loading import find_folder, load_processor
-    from lookback.engines.vllm.arguments import engine_arguments
-    from lookback.engines.vllm.check import refuse_wrong_numbers
-    from lookback.engines.vllm.client import Client
+    from lookback.engines.common.model_files import find_folder, load_processor
+    from lookback.engines.vllm.client.arguments import engine_arguments
+    from lookback.engines.vllm.client.client import Client
+    from lookback.engines.vllm.client.scoring import refuse_wrong_numbers
     from lookback.engines.vllm.engine import VllmEngine
 
     if not isinstance(model, (str, os.PathLike)) and model is not None:

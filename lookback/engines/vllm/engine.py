@@ -9,42 +9,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lookback.conversations import Conversation
-from lookback.engines.contract import (
-    Ability,
-    Engine,
-    Identity,
-    Progress,
-    UnsupportedModelError,
-)
-from lookback.engines.responses import check_responses
-from lookback.engines.sampling import (
+from lookback.engines.base import Ability, Engine, Identity, UnsupportedModelError
+from lookback.engines.common.model_files import fingerprint, first_end_tokens
+from lookback.engines.common.options import (
     Draw,
+    Progress,
     Wish,
-    check_flag,
+    check_responses,
     check_sampling,
-    check_texts,
     check_top,
     draw_of,
 )
-from lookback.engines.transformers.prompts import Prompter
-from lookback.engines.transformers.support import fingerprint, first_end_tokens
-from lookback.engines.vllm.calling import Calls, CoroutineCalls
-from lookback.engines.vllm.client import Client
-from lookback.engines.vllm.flight import together
-from lookback.engines.vllm.prompting import Prompts
-from lookback.engines.vllm.sampling import Question
-from lookback.engines.vllm.scoring import score
+from lookback.engines.common.prompts import Prompter
+from lookback.engines.vllm.client.calls import Calls, CoroutineCalls, together
+from lookback.engines.vllm.client.client import Client
+from lookback.engines.vllm.client.prompts import Prompts
+from lookback.engines.vllm.client.sampling import Question
+from lookback.engines.vllm.client.scoring import score
+from lookback.errors import check_flag, check_texts
 from lookback.families import family_of, image_token_id, video_token_id
 from lookback.signals import Candidate, Candidates
 from lookback.steering.pruning import pruning_of
 
 if TYPE_CHECKING:
     from lookback.conversations import Images, Messages, SourceLike
-    from lookback.engines import Response
-    from lookback.engines.checks import CheckReport
-    from lookback.engines.listening import Listener
+    from lookback.engines.common.check_report import CheckReport
+    from lookback.engines.common.options import Response
+    from lookback.engines.common.stream import Listener
+    from lookback.io.videos import VideoLike
     from lookback.steering.pruning import Prune
-    from lookback.videos import VideoLike
 
 PACKAGES = ("torch", "transformers", "tokenizers")
 OF_A_RUN = 32
@@ -298,7 +291,7 @@ class VllmEngine(Engine):
 
     def check(self, progress: Progress | None = None) -> CheckReport:
         # The tap against a plain computation, in the workers.
-        from lookback.engines.vllm.check import check
+        from lookback.engines.vllm.client.scoring import check
 
         return check(self, progress)
 

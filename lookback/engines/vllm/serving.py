@@ -18,9 +18,9 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from lookback.engines.vllm.asking import EXTRA
+from lookback.engines.vllm.client.results import Workers
 from lookback.engines.vllm.compat import check_version
-from lookback.engines.vllm.gathering import Workers
+from lookback.engines.vllm.tap_request import EXTRA
 from lookback.scores.formula import lookback_score
 from lookback.signals import SIGNALS
 
@@ -76,9 +76,9 @@ class Plugin:
             RuntimeError: they have no extension of ours.
             UnsupportedModelError: their attention cannot be read, or differs.
         """
-        from lookback.engines.transformers.loading import load_processor
-        from lookback.engines.vllm.check import refuse_wrong_numbers
-        from lookback.engines.vllm.client import EXTENSION, Client
+        from lookback.engines.common.model_files import load_processor
+        from lookback.engines.vllm.client.client import EXTENSION, Client
+        from lookback.engines.vllm.client.scoring import refuse_wrong_numbers
         from lookback.engines.vllm.engine import VllmEngine
 
         version = check_version()

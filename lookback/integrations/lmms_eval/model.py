@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from lookback.conversations import Conversation
 from lookback.engines import Engine, load, optional_settings, require
+from lookback.errors import error_line
 from lookback.integrations.lmms_eval import missing
 from lookback.integrations.lmms_eval.documents import (
     conversation_of,
@@ -28,7 +29,6 @@ from lookback.integrations.lmms_eval.documents import (
 )
 from lookback.integrations.lmms_eval.log import Log
 from lookback.integrations.lmms_eval.settings import Settings, unheeded
-from lookback.registry import words
 from lookback.runs.sources import item_seed
 from lookback.scores.base import best_first, get_scorer
 from lookback.scores.formula import Array
@@ -159,7 +159,7 @@ class LookBack(lmms):
         found = self.engine.sample_many(questions, return_exceptions=True, **more)
         for one, candidates in zip(requests, found, strict=True):
             if isinstance(candidates, Exception):
-                raise RuntimeError(f"{one.id}: {words(candidates)}") from candidates
+                raise RuntimeError(f"{one.id}: {error_line(candidates)}") from candidates
         return list(zip(conversations, found, strict=True))
 
     def _warn(self, request: Request) -> None:
@@ -266,4 +266,4 @@ def _named(document: str, work: Callable[[], Any]) -> Any:
     try:
         return work()
     except Exception as error:
-        raise RuntimeError(f"{document}: {words(error)}") from error
+        raise RuntimeError(f"{document}: {error_line(error)}") from error

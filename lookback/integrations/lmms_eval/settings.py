@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from lookback.engines import check_sampling
-from lookback.engines.sampling import check_whole
+from lookback.errors import check_whole
 from lookback.scores.base import get_scorer
 from lookback.steering.pruning import Pruning
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import binomtest
 
-from lookback.studies.shared.agreement import (
+from lookback.studies.common.selection import item_counts
+from lookback.studies.common.votes import (
     alpha_interval,
     fleiss_kappa,
     kappa_interval,
     krippendorff_alpha,
     sign_test,
 )
-from lookback.studies.shared.selection import item_counts
 
 # Fleiss (1971), Table 1: thirty patients, six diagnoses each: depression, personality disorder,
 # schizophrenia, neurosis, other.

@@ -11,15 +11,15 @@ from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
 from lookback.scores.base import scorers
-from lookback.studies.shared.lines import (
+from lookback.studies.common.plots import (
     contrast,
     label_end,
     line_styles,
+    panels,
     readable,
     settle_labels,
     spread,
 )
-from lookback.studies.shared.plots import panels
 
 places = st.lists(st.floats(-50, 150, allow_nan=False), min_size=1, max_size=12)
 

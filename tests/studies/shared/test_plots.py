@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from lookback.studies import get_study, title
-from lookback.studies.shared.base import STUDIES, Runs
-from lookback.studies.shared.pairs import control_pairs
-from lookback.studies.shared.plots import (
+from lookback.studies.common.base import STUDIES, Runs
+from lookback.studies.common.controls import control_pairs
+from lookback.studies.common.plots import (
     FORMS,
     ONE_COLUMN,
     TWO_COLUMNS,
@@ -28,7 +28,7 @@ from lookback.studies.shared.plots import (
     heading,
     panels,
 )
-from lookback.studies.shared.tables import files_of
+from lookback.studies.common.tables import files_of
 
 
 def test_dots_stand_where_the_values_are():
@@ -170,7 +170,7 @@ def test_a_figure_has_the_same_bytes_every_time(runs):
 
 SAVE = """
 import hashlib
-from lookback.studies.shared.plots import FORMS, figure_bytes, panels
+from lookback.studies.common.plots import FORMS, figure_bytes, panels
 figure, axes = panels(1, 2)
 axes[0, 0].plot([1, 3, 2], label="α, λ and plain letters")
 axes[0, 1].bar(["a", "b"], [1, 2], hatch="//")

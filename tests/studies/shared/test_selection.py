@@ -11,11 +11,11 @@ from slow_outcomes import by_item, mean, record, shorten, slow_outcome
 from lookback.runs.layout import RunError
 from lookback.scores.base import best_first, get_scorer
 from lookback.studies import title
-from lookback.studies.shared.budgets import default_budgets
-from lookback.studies.shared.methods import in_order
-from lookback.studies.shared.selection import (
+from lookback.studies.common.budgets import default_budgets
+from lookback.studies.common.selection import (
     bootstrap_means,
     has_scores,
+    in_order,
     interval,
     outcome,
     outcome_of,

@@ -10,14 +10,7 @@ import pytest
 from lookback.runs import lease
 from lookback.runs.layout import replacing
 from lookback.studies import Result
-from lookback.studies.shared.tables import (
-    Cell,
-    Table,
-    csv_of,
-    mark_best,
-    rows_of_columns,
-    write,
-)
+from lookback.studies.common.tables import Cell, Table, csv_of, mark_best, rows_of_columns, write
 
 HEADS = [("", "Method"), ("A&B", "N=5"), ("A&B", "N=25"), ("C_d", "N=5"), ("", "all")]
 ROWS = [

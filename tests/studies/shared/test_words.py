@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookback.studies import StudyError
-from lookback.studies.shared.words import sample_responses, token_ranges, word_means
+from lookback.studies.common.words import sample_responses, token_ranges, word_means
 
 
 def owners(tokens):

@@ -16,16 +16,15 @@ import numpy as np
 from torch import Tensor
 
 from lookback.conversations import Conversation, SourceError
-from lookback.engines.transformers.layouts.grids import NoMapError, Tokens
+from lookback.engines.common.prompts import Prompter
+from lookback.engines.common.sources import media_places
+from lookback.engines.transformers.layouts.grids import NoMapError, Tokens, patch_tokens
 from lookback.engines.transformers.layouts.mosaics import mosaic_tokens
-from lookback.engines.transformers.layouts.patches import patch_tokens
 from lookback.engines.transformers.layouts.probe import Probe
 from lookback.engines.transformers.layouts.videos import Step, patch_steps, view_steps
 from lookback.engines.transformers.layouts.views import view_tokens
-from lookback.engines.transformers.prompts import Prompter
-from lookback.engines.transformers.sources import media_places
 from lookback.families import LAYOUTS, Layout
-from lookback.look import Picture, Places
+from lookback.looks.look import Picture, Places
 
 __all__ = ["pictures"]
 

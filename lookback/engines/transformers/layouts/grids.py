@@ -1,18 +1,18 @@
-"""Rows and columns of vision tokens, and the box that each has in its picture.
-
-Nothing here knows a model. Edges are shares of the picture's width and height, and may reach beyond
-it where the processor put padding around the picture.
-"""
+"""Grids of vision tokens: rows, columns, and the box that each token has in its picture."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from lookback.look import Floats, Places
+from lookback.families import Layout
+from lookback.looks.look import Floats, Places
 
 _HAIR = 1e-6  # of a picture's side: less is rounding
 
@@ -89,3 +89,88 @@ def tile_places(rows: int, columns: int, cells: tuple[int, int], starts: Sequenc
     inside = count_up(*cells)
     whole = np.asarray(starts).reshape(rows, 1, columns, 1) + inside[None, :, None, :]
     return whole.reshape(rows * cells[0], columns * cells[1])
+
+
+def patch_tokens(layout: Layout, config: Any, inputs: Mapping[str, Any], kind: str) -> list[Tokens]:
+    """The tokens of every image, or those of one step in time of every video."""
+    found = []
+    for number, (height, width) in enumerate(_patches(inputs, kind)):
+        merge = merge_size(config, layout.merge)
+        own = inputs.get(f"{kind}_merge_sizes")  # VideoLLaMA 3 says it with each picture
+        merge = merge if own is None else int(own[number])
+        found.append(whole_grid(height // merge, width // merge, layout.row_end))
+    return found
+
+
+def whole_grid(rows: int, columns: int, row_end: bool = False) -> Tokens:
+    """Rows of tokens over the whole picture; maybe one more after each row, and around them all."""
+    edge = int(row_end)
+    places = count_up(rows, columns, start=edge, step=columns + edge)
+    grid = Grid(places, even_edges(columns), even_edges(rows))
+    return Tokens(rows * (columns + edge) + 2 * edge, (grid,))
+
+
+def _patches(inputs: Mapping[str, Any], kind: str) -> list[tuple[int, int]]:
+    """Rows and columns of patches of every image or video."""
+    if "image_position_ids" in inputs and kind == "image":  # Gemma 4: x and y of each patch
+        ids = torch.as_tensor(inputs["image_position_ids"])
+        return [(int(one[:, 1].max()) + 1, int(one[:, 0].max()) + 1) for one in ids]
+    grids = torch.as_tensor(entry(inputs, f"{kind}_grid_thw")).tolist()
+    return [(height, width) for _, height, width in grids]
+
+
+def setting(config: Any, path: str) -> Any:
+    """A setting of the config, or of a config inside it; None if there is none."""
+    for name in path.split("."):
+        config = getattr(config, name, None)
+    return config
+
+
+def pair(value: Any) -> tuple[int, int]:
+    """Height and width of something that may be given as one number."""
+    height, width = (value, value) if isinstance(value, int) else (int(side) for side in value)
+    return height, width
+
+
+def patch_size(config: Any) -> tuple[int, int]:
+    """Height and width of the vision tower's patches, in pixels."""
+    value = setting(config, "vision_config.patch_size")
+    if value is None:
+        raise NoMapError("the config of its vision tower has no patch_size")
+    return pair(value)
+
+
+def merge_size(config: Any, path: str) -> int:
+    """How many patches side by side are merged into one token."""
+    value = setting(config, path) if path else 1
+    if not isinstance(value, (int, float)) or value <= 0:
+        raise NoMapError(f"its config has {path} = {value!r}")
+    return round(value if value >= 1 else 1 / value)
+
+
+def cell_size(config: Any, layout: Layout, shape: tuple[int, int]) -> tuple[int, int]:
+    """Height and width of what one token of a view sees, in pixels; `shape` is the view's."""
+    patch = patch_size(config)
+    if not layout.side:
+        merge = merge_size(config, layout.merge)
+        return merge * patch[0], merge * patch[1]
+    tokens = setting(config, layout.side)
+    if not isinstance(tokens, int) or tokens < 1:
+        raise NoMapError(f"its config has {layout.side} = {tokens!r}")
+    pooled = [
+        max(1, size // one // math.isqrt(tokens)) for size, one in zip(shape, patch, strict=True)
+    ]
+    return pooled[0] * patch[0], pooled[1] * patch[1]
+
+
+def has_class_token(config: Any) -> bool:
+    """Whether the tower's first token may be one that stands for no patch."""
+    return setting(config, "vision_config.model_type") in ("clip_vision_model", "internvl_vision")
+
+
+def entry(inputs: Mapping[str, Any], *names: str) -> Any:
+    """The first of some model inputs that is there."""
+    for name in names:
+        if inputs.get(name) is not None:
+            return inputs[name]
+    raise NoMapError(f"its processor gives no {' or '.join(names)}")

@@ -12,16 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from lookback.engines.transformers.compat import select_best_resolution
+from lookback.engines.common.compat import select_best_resolution
 from lookback.engines.transformers.layouts.grids import (
     Edges,
     Grid,
     NoMapError,
     Tokens,
     count_up,
+    entry,
+    pair,
+    setting,
 )
 from lookback.engines.transformers.layouts.probe import Probe, locate
-from lookback.engines.transformers.layouts.settings import entry, pair, setting
 from lookback.engines.transformers.layouts.views import (
     Shape,
     Size,

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from lookback.conversations import Conversation, Part
+from lookback.engines.common.prompts import Prompter
 from lookback.engines.transformers.layouts.grids import NoMapError
-from lookback.engines.transformers.prompts import Prompter
 
 # Red is mostly x and a little y, green the other way round: no two rows are rounded alike.
 _TILT = np.array([[0.8, 0.2], [0.2, 0.8]])

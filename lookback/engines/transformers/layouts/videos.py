@@ -9,14 +9,15 @@ from typing import Any
 
 import torch
 
-from lookback.engines.transformers.layouts.grids import NoMapError, Tokens
-from lookback.engines.transformers.layouts.patches import patch_tokens
-from lookback.engines.transformers.layouts.probe import Probe, frame_numbers, locate
-from lookback.engines.transformers.layouts.settings import (
+from lookback.engines.transformers.layouts.grids import (
+    NoMapError,
+    Tokens,
     entry,
     has_class_token,
     patch_size,
+    patch_tokens,
 )
+from lookback.engines.transformers.layouts.probe import Probe, frame_numbers, locate
 from lookback.engines.transformers.layouts.views import Shape, Size, place_view, to_array
 from lookback.families import Layout
 

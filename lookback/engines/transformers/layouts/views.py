@@ -18,16 +18,14 @@ from lookback.engines.transformers.layouts.grids import (
     Grid,
     NoMapError,
     Tokens,
-    tile_edges,
-    tile_places,
-)
-from lookback.engines.transformers.layouts.probe import Line, Pixels, Probe, fit, join, locate
-from lookback.engines.transformers.layouts.settings import (
     cell_size,
     entry,
     has_class_token,
     patch_size,
+    tile_edges,
+    tile_places,
 )
+from lookback.engines.transformers.layouts.probe import Line, Pixels, Probe, fit, join, locate
 from lookback.families import Layout
 
 Size = tuple[int, int]

@@ -1,0 +1,1 @@
+"""What every engine needs: prompts, tokens, sources, stops, continuations, streaming, logits."""

@@ -1,0 +1,1 @@
+"""Attention with its visual share: partial attention, kernels, the tap, weights per token."""

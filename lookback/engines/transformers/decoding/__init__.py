@@ -1,0 +1,1 @@
+"""Decoding N continuations of one prompt: batches, prefixes, caches, sessions."""

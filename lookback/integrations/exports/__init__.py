@@ -1,0 +1,68 @@
+"""Export runs as other tools read them: `lookback export`. Here are its formats, data alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Format:
+    """One form that a run can be given.
+
+    Attributes:
+        name: what users call it.
+        about: a line on what it is.
+        module: that writes it.
+        takes: which of `OPTIONS` mean something to it.
+        defaults: what these are unless somebody says otherwise.
+        suffixes: how the file's name may end; empty if it may end as it likes.
+    """
+
+    name: str
+    about: str
+    module: str
+    takes: tuple[str, ...]
+    defaults: dict[str, bool] = field(default_factory=dict)
+    suffixes: tuple[str, ...] = ()
+
+
+OPTIONS = ("flat", "signals", "images")
+"""What some formats take and others do not."""
+
+FORMATS = {
+    one.name: one
+    for one in (
+        Format(
+            "jsonl",
+            "a line of JSON per item with its candidates, or per candidate (--flat)",
+            "lookback.integrations.exports.jsonl",
+            ("flat", "signals"),
+        ),
+        Format(
+            "inspect",
+            "a log of Inspect AI (.eval or .json) with the picks and how good they are",
+            "lookback.integrations.exports.inspect_ai",
+            ("signals", "images"),
+            {"images": True},
+            (".eval", ".json"),
+        ),
+        Format(
+            "hf-dataset",
+            "a folder for datasets.load_dataset, with a card",
+            "lookback.integrations.exports.hf_datasets",
+            ("flat", "signals", "images"),
+        ),
+    )
+}
+"""The formats, in the order in which lists show them."""
+
+
+def get_format(name: str) -> Format:
+    """The format of that name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in FORMATS:
+        raise ValueError(f"no export format named {name!r}; there are: {', '.join(FORMATS)}")
+    return FORMATS[name]

@@ -1,0 +1,1 @@
+"""Input and output: images, videos, URLs, storage, files, limits, JSON-safe values."""

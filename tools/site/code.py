@@ -15,13 +15,15 @@ BEGIN, END = "<!-- files: made by `make code-page` -->\n", "<!-- end of files --
 
 
 def file_list() -> str:
-    """Every module by its folder, with the first line of its docstring."""
+    """Return one folded table per folder: each module and the first line of its docstring."""
     paths = sorted((ROOT / "lookback").rglob("*.py"), key=lambda path: (path.parent, path.name))
     sections = []
     for folder, files in groupby(paths, key=lambda path: path.parent):
         lines = [f"| `{path.name}` | {_about(path)} |" for path in files]
         name = folder.relative_to(ROOT).as_posix()
-        sections.append("\n".join([f"### {name}/", "", "| file | |", "|---|---|", *lines]))
+        summary = f"<summary><code>{name}/</code>: {len(lines)} files</summary>"
+        head = ['<details markdown="1">', summary, "", "| file | |", "|---|---|"]
+        sections.append("\n".join([*head, *lines, "", "</details>"]))
     return "\n\n".join(sections) + "\n"
 
 
@@ -31,7 +33,7 @@ def _about(path: Path) -> str:
 
 
 def replace_list(page: str) -> str:
-    """The page with the list as the files are; the words around it stay."""
+    """Return the page with its list made again; the text around it stays."""
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n{file_list()}\n{END}{after}"

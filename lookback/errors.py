@@ -7,9 +7,14 @@ from numbers import Integral, Real
 from typing import Any
 
 
-def one_line(said: object, most: int = 200) -> str:
-    """Somebody else's words, for one of our lines: printable, without breaks, not too long."""
-    words = " ".join(str(said).split())
+def one_line(text: object, most: int = 200) -> str:
+    """Return a text, or an error's message, as one printable line of limited length.
+
+    An error without a message is named by its kind.
+    """
+    words = " ".join(str(text).split())
+    if not words and isinstance(text, BaseException):
+        words = type(text).__name__
     shown = "".join(char if char.isprintable() else "\ufffd" for char in words)
     return shown if len(shown) <= most else f"{shown[:most]}..."
 

@@ -2,7 +2,7 @@
 
 A path, a URL, a data URI (`data:image/png;base64,...`), bytes, a Pillow image, a NumPy array or a
 tensor of bytes (height x width x 3), or a list of these.
-What a picture costs is limited before it is decoded (`limits`); `fetching` gets what a URL names.
+What a picture costs is limited before it is decoded (`limits`); `fetch` gets what a URL names.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def load_images(
 
     Args:
         image: one, or several.
-        policy: whom a URL may reach, see `fetching`.
+        policy: which addresses a URL may reach, see `lookback.io.fetch`.
 
     Raises:
         ValueError: what is given is no image, or a broken or an enormous one; it names which.
@@ -116,9 +116,7 @@ def load_image(image: ImageLike, policy: Policy | None = None) -> Image:
     except LimitError:
         raise
     except Exception as error:  # whatever a decoder says of bytes that anybody may have made
-        raise ValueError(
-            f"cannot read the image {name}: {one_line(error) or type(error).__name__}"
-        ) from error
+        raise ValueError(f"cannot read the image {name}: {one_line(error)}") from error
 
 
 def to_pillow(image: Any) -> Image | None:
@@ -234,9 +232,7 @@ def _stored(image: Any, policy: Policy | None) -> bytes:
     except FileNotFoundError:
         raise FileNotFoundError(f"no image file {_name(image)}") from None
     except OSError as error:
-        raise ValueError(
-            f"cannot read the image {_name(image)}: {one_line(error) or type(error).__name__}"
-        ) from error
+        raise ValueError(f"cannot read the image {_name(image)}: {one_line(error)}") from error
 
 
 class _Source(io.BytesIO):
@@ -293,9 +289,7 @@ def _open(data: bytes, name: str, formats: Sequence[str] = FORMATS) -> ImageFile
         except LimitError:
             raise
         except Exception as error:  # as above
-            raise ValueError(
-                f"cannot read the image {name}: {one_line(error) or type(error).__name__}"
-            ) from error
+            raise ValueError(f"cannot read the image {name}: {one_line(error)}") from error
         source.head = math.inf
         _check_decoding(opened, source, name)
         return opened

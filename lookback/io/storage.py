@@ -180,7 +180,7 @@ class RemotePath:
         except (FileNotFoundError, KeyError) as error:
             raise FileNotFoundError(f"no file {str(self)!r} ({one_line(error)})") from error
         except Exception as error:  # each store has errors of its own
-            words = one_line(error) or type(error).__name__
+            words = one_line(error)
             raise OSError(f"cannot reach {str(self)!r}: {words}") from error
 
 

@@ -60,7 +60,7 @@ class Evaluation:
     headline: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-able data; what is empty is left out, except items and metrics."""
+        """Return it as JSON-able data; what is empty is left out, except items and metrics."""
         data: dict[str, Any] = {
             "headline": self.headline,
             "benchmark": self.benchmark,
@@ -144,15 +144,15 @@ def _refuse(name: str, problems: list[Problem]) -> None:
 
 
 def _unjudged(benchmark: Benchmark, matched: Matched) -> list[Problem]:
-    """Responses that count as wrong because nobody could judge them, by their lines."""
+    """Return the responses that count as wrong because nobody could judge them."""
     if not isinstance(benchmark, Unjudging):
         return []
-    found = benchmark.unjudged(matched.items, matched.responses)
-    return [Problem(matched.lines[index], f"not judged: {why}") for index, why in found.items()]
+    reasons = benchmark.unjudged(matched.items, matched.responses)
+    return [Problem(matched.lines[index], f"not judged: {why}") for index, why in reasons.items()]
 
 
 def _headline(matched: Matched, known_as: str) -> str:
-    """Of how many of the file's responses the numbers are; "" if of all."""
+    """Say of how many of the file's responses the numbers are; "" if of all."""
     if matched.known == matched.given:
         return ""
     return f"only {matched.known} of {matched.given} responses are to items of {known_as}"
@@ -185,7 +185,7 @@ class Listed:
 
 
 def list_benchmarks(data: str | os.PathLike[str] | None = None) -> list[Listed]:
-    """Every benchmark, with where to get its files and whether they are found."""
+    """Return every benchmark, with where to get its files and whether they are found."""
     return [_listed(name, get_benchmark(name, data)) for name in BENCHMARKS.all()]
 
 

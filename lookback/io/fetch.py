@@ -17,13 +17,15 @@ from __future__ import annotations
 import os
 import re
 import urllib.parse
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
 
 from lookback.errors import one_line
+from lookback.io.files import read_chunks
 from lookback.io.limits import FETCH_SECONDS, IMAGE_MIB
 
 if TYPE_CHECKING:
-    from httpcore2 import URL, Response
+    from httpcore2 import URL
 
     from lookback.io.network import Deadline
 
@@ -49,12 +51,12 @@ class FetchError(ValueError):
 
 
 def is_url(name: object) -> bool:
-    """Whether a text is a URL of any scheme, and not a path."""
+    """Return whether a text is a URL of any scheme, and not a path."""
     return isinstance(name, str) and _SCHEME.match(name) is not None
 
 
 def show_url(url: str) -> str:
-    """A URL for messages: without name and password, and not too long."""
+    """Return a URL for messages: without name and password, and not too long."""
     shown = re.sub(r"(?<=://)[^/?#]*@", "", url)
     return repr(shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "...")
 
@@ -133,8 +135,9 @@ def _follow(url: str, policy: Policy, deadline: Deadline, most: int | None) -> b
                 reason = response.extensions["reason_phrase"].decode("latin-1")
                 answer = one_line(f"{response.status} {reason}")
                 raise FetchError(f"cannot fetch {show_url(here)}: it answered {answer}")
-            _check_size(int(headers.get(b"content-length", 0)), here, most)
-            return _read(response, here, most)
+            check = partial(_check_size, here, most)
+            check(int(headers.get(b"content-length", 0)))
+            return read_chunks(response.iter_stream(), check)  # its length may be a false one
     raise FetchError(f"cannot fetch {show_url(url)}: more than {REDIRECTS} redirects")
 
 
@@ -147,17 +150,7 @@ def _join(here: str, location: str) -> str:
         ) from None
 
 
-def _read(response: Response, url: str, most: int | None) -> bytes:
-    """Return the body, counted while it comes: what its head says of its length may lie."""
-    chunks, total = [], 0
-    for chunk in response.iter_stream():
-        chunks.append(chunk)
-        total += len(chunk)
-        _check_size(total, url, most)
-    return b"".join(chunks)
-
-
-def _check_size(size: int, url: str, most: int | None) -> None:
+def _check_size(url: str, most: int | None, size: int) -> None:
     if most is None:
         IMAGE_MIB.check(size, show_url(url))
     elif size > most:

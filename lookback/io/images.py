@@ -77,7 +77,7 @@ _MARKER = re.compile(rb"\xff([^\x00\x01\xd0-\xd8\xff])")  # of a JPEG; not those
 def load_images(
     image: ImageLike | Sequence[ImageLike] | None, policy: Policy | None = None
 ) -> list[Image]:
-    """The image or images as a list of RGB Pillow images; None is the empty list.
+    """Return the image or images as a list of RGB Pillow images; None is the empty list.
 
     Args:
         image: one, or several.
@@ -99,16 +99,16 @@ def list_images(image: Any) -> list[Any]:
 
 
 def load_image(image: ImageLike, policy: Policy | None = None) -> Image:
-    """One image as RGB, turned upright if its EXIF data say so; of several frames the first."""
+    """Return an image as RGB, upright if its EXIF data say how; of several frames the first."""
     from PIL import ImageOps
 
     name = _name(image)
-    given = to_pillow(image)
-    opened = _open(_stored(image, policy), name) if given is None else given
+    pillow = to_pillow(image)
+    opened = _open(_stored(image, policy), name) if pillow is None else pillow
     _check_size(*opened.size, name)
     try:
-        if given is not None:  # it stays as it is
-            return _to_rgb(ImageOps.exif_transpose(given))
+        if pillow is not None:  # it stays as it is
+            return _to_rgb(ImageOps.exif_transpose(pillow))
         opened.load()  # a PNG may have its Exif data behind its pixels
         _check_exif(opened, name)
         ImageOps.exif_transpose(opened, in_place=True)  # without a copy: it may be a large one
@@ -162,12 +162,7 @@ def _dtype(array: Any) -> str:
 
 
 def _check_size(width: int, height: int, name: str) -> None:
-    """Check the size of an image before it is decoded.
-
-    Raises:
-        ValueError: it has no pixels.
-        LimitError: it has too many, in all or of one side, or is too narrow.
-    """
+    """Raise ValueError for an image without pixels, LimitError for too many, before decoding it."""
     shown = f"{name} ({width} x {height})"
     if not (width and height):
         raise ValueError(f"{shown} is no image: it has no pixels")
@@ -212,7 +207,6 @@ def stored_image(address: str, policy: Policy | None = None) -> bytes:
 
 
 def _stored(image: Any, policy: Policy | None) -> bytes:
-    """An image as it is stored."""
     if isinstance(image, str) and image.startswith("data:"):
         image = _decode(image)
     elif is_remote(image) and get_policy(policy) == "open":
@@ -338,7 +332,7 @@ def _count_scans(data: bytes) -> int:
 
 
 def _decode(uri: str) -> bytes:
-    """What a data URI holds: base64, or else percent-encoded bytes."""
+    """Return what a data URI holds: base64, or else percent-encoded bytes."""
     IMAGE_MIB.check(len(uri) * 3 // 4, _name(uri))  # base64 has four letters for three bytes
     about, comma, text = uri.partition(",")
     if not comma:

@@ -37,7 +37,7 @@ _ISATAP = 0x5EFE  # its host part is 0:5efe or 200:5efe, and then an IPv4 addres
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the public internet, and nothing in disguise."""
+    """Return whether an IP address is one of the public internet, and nothing in disguise."""
     ip = ipaddress.ip_address(address)
     if not ip.is_global or any(ip in block for block in _SPECIAL):
         return False
@@ -129,8 +129,8 @@ def _look_up(host: str, port: int, deadline: Deadline) -> list[str]:
 
     def look_up() -> None:
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            addresses.extend(str(sockaddr[0]) for *_, sockaddr in found)
+            infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses.extend(str(sockaddr[0]) for *_, sockaddr in infos)
         except (OSError, ValueError) as error:  # no such host; a name that no host can have
             failures.append(error)
 
@@ -140,7 +140,7 @@ def _look_up(host: str, port: int, deadline: Deadline) -> list[str]:
     if thread.is_alive():
         raise TimeoutError
     if not addresses:
-        raise FetchError(f"the host {host!r:.80} is not found: {failures[-1]}")
+        raise FetchError(f"the host {host!r:.80} is not infos: {failures[-1]}")
     return addresses
 
 

@@ -191,7 +191,7 @@ def _connect(address: str) -> tuple[Any, str]:
 
 
 def is_remote(name: object) -> bool:
-    """Whether it names something in an object store: no path, and no other URL."""
+    """Return whether it names something in an object store: no path, and no other URL."""
     if isinstance(name, RemotePath):
         return True
     match = _ADDRESS.match(name) if isinstance(name, str) else None

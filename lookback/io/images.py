@@ -87,7 +87,7 @@ def load_images(
         ValueError: what is given is no image, or a broken or an enormous one; it names which.
         FileNotFoundError: there is no such file.
     """
-    return [load_image(one, policy) for one in list_images(image)]
+    return [load_image(item, policy) for item in list_images(image)]
 
 
 def list_images(image: Any) -> list[Any]:
@@ -116,7 +116,11 @@ def load_image(image: ImageLike, policy: Policy | None = None) -> Image:
     except LimitError:
         raise
     except Exception as error:  # whatever a decoder says of bytes that anybody may have made
-        raise ValueError(f"cannot read the image {name}: {one_line(error)}") from error
+        raise _unreadable(name, error) from error
+
+
+def _unreadable(name: str, error: Exception) -> ValueError:
+    return ValueError(f"cannot read the image {name}: {one_line(error)}")
 
 
 def to_pillow(image: Any) -> Image | None:
@@ -226,7 +230,7 @@ def _stored(image: Any, policy: Policy | None) -> bytes:
     except FileNotFoundError:
         raise FileNotFoundError(f"no image file {_name(image)}") from None
     except OSError as error:
-        raise ValueError(f"cannot read the image {_name(image)}: {one_line(error)}") from error
+        raise _unreadable(_name(image), error) from error
 
 
 class _Source(io.BytesIO):
@@ -259,7 +263,7 @@ class _Source(io.BytesIO):
 
 
 def _open(data: bytes, name: str, formats: Sequence[str] = FORMATS) -> ImageFile:
-    """An image of which only the head is read.
+    """Return an image of which only the head is read.
 
     Not by `Image.open`: it has a limit of its own, one for all threads, that may be lower.
     """
@@ -283,7 +287,7 @@ def _open(data: bytes, name: str, formats: Sequence[str] = FORMATS) -> ImageFile
         except LimitError:
             raise
         except Exception as error:  # as above
-            raise ValueError(f"cannot read the image {name}: {one_line(error)}") from error
+            raise _unreadable(name, error) from error
         source.head = math.inf
         _check_decoding(opened, source, name)
         return opened

@@ -123,9 +123,9 @@ def explaining(name: str) -> Iterator[None]:
         if path.exists() or not isinstance(error, OSError):
             raise  # the library says what is wrong
         raise OSError(
-            f"cannot load {name!r}: there is no folder {path.absolute()}, and as a hub id it failed "
-            f"({first_line(error)}); check the name, run `hf download {name}` where there is a "
-            "network, or `hf auth login` for a model that asks for consent"
+            f"cannot load {name!r}: there is no folder {path.absolute()}, and as a hub id it "
+            f"failed ({first_line(error)}); check the name, run `hf download {name}` where there "
+            "is a network, or `hf auth login` for a model that asks for consent"
         ) from error
 
 

@@ -179,13 +179,7 @@ class LeavingOut(Protocol):
 
 @dataclass(frozen=True)
 class BenchmarkKind:
-    """A registered benchmark.
-
-    Attributes:
-        name: what users call it.
-        make: the class, or a function that makes one.
-        title: what tables and figures call it.
-    """
+    """A registered benchmark: `make` is its class, or a function that makes one."""
 
     name: str
     make: Callable[..., Benchmark]

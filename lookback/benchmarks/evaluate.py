@@ -83,7 +83,7 @@ def evaluate(
     strict: bool | None = None,
     **settings: Any,
 ) -> Evaluation:
-    """All metrics of a benchmark for a file of responses.
+    """Return all metrics of a benchmark for a file of responses.
 
     Only items that have a response are scored; the result says how many have none, and on top how
     many of the responses are to no item.
@@ -168,11 +168,7 @@ class Listed:
     """One benchmark as `lookback benchmarks` shows it.
 
     Attributes:
-        name: as `get_benchmark` takes it.
-        primary: the paper's metric.
-        source: where its items come from.
-        files: the files it needs, in words.
-        found: whether they are there.
+        found: whether its files are there.
         where: the folder they are in, or what is missing.
     """
 
@@ -186,17 +182,17 @@ class Listed:
 
 def list_benchmarks(data: str | os.PathLike[str] | None = None) -> list[Listed]:
     """Return every benchmark, with where to get its files and whether they are found."""
-    return [_listed(name, get_benchmark(name, data)) for name in BENCHMARKS.all()]
-
-
-def _listed(name: str, benchmark: Benchmark) -> Listed:
-    files: tuple[str, ...] = ()
-    found, where = True, ""
-    if isinstance(benchmark, FileBenchmark):
-        files = benchmark.files
-        try:
-            benchmark.check()
-            where = str(benchmark.folder)
-        except (MissingFile, ValueError) as error:
-            found, where = False, str(error)
-    return Listed(name, benchmark.primary, benchmark.source, files, found, where)
+    listed = []
+    for name in BENCHMARKS.all():
+        benchmark = get_benchmark(name, data)
+        files: tuple[str, ...] = ()
+        found, where = True, ""
+        if isinstance(benchmark, FileBenchmark):
+            files = benchmark.files
+            try:
+                benchmark.check()
+                where = str(benchmark.folder)
+            except (MissingFile, ValueError) as error:
+                found, where = False, str(error)
+        listed.append(Listed(name, benchmark.primary, benchmark.source, files, found, where))
+    return listed

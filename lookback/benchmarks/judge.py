@@ -108,7 +108,7 @@ def get_judge(
         key: its API key; by default OPENAI_API_KEY. Not needed where a URL is given.
         cache: the file that keeps the model's replies; see `LanguageModelJudge`.
         progress: called after each reply.
-        prompt: what the model is asked, one of `judge_prompts.PROMPTS`; by default "official".
+        prompt: what the model is asked, one of `PROMPTS`; by default "official".
 
     Raises:
         ValueError: an endpoint or a prompt is asked for without a model, OpenAI's endpoint

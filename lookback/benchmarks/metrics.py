@@ -39,7 +39,6 @@ class Metric:
     """A registered metric.
 
     Attributes:
-        name: what users call it.
         function: from a response and the right answers to a number from 0 to 1.
         about: a line on what it is.
         needs_question: whether the function takes the question, too, as `question`.

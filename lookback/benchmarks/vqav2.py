@@ -1,6 +1,6 @@
 """VQAv2: short answers to questions about COCO photographs, ten people's answers per question.
 
-A person's answer agrees with a response if both have the same official form (`vqa_answers`). As in
+A person's answer agrees with a response if both have the same official form (`normalise`). As in
 the official script people's answers are left as they are if all ten are equal; the response is put
 into the official form in any case, as the evaluation server does. A response is tried as it stands
 first, and only if nobody gave it, as what `parse` reads in it.

@@ -31,7 +31,7 @@ AT_ONCE = 16
 """Objects that are asked for at the same time, where many are needed."""
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://(.*)", re.IGNORECASE | re.DOTALL)
 _LOST_SLASH = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
-_BATCH = 8 * AT_ONCE
+BATCH = 8 * AT_ONCE
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -282,5 +282,5 @@ def each(
 
     left = iter(items)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        while batch := list(islice(left, _BATCH)):  # results that wait take memory
+        while batch := list(islice(left, BATCH)):  # results that wait take memory
             yield from pool.map(function, batch)

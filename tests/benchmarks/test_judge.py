@@ -383,16 +383,16 @@ def test_the_environment_or_arguments_choose_the_judge(monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     assert get_judge().name == "rules"  # money is spent only on a model that is named
     judge = get_judge("gpt")
-    assert (judge.name, judge._client.api_key) == ("gpt (official prompt)", "key")
+    assert (judge.name, judge.endpoint.key) == ("gpt (official prompt)", "key")
     assert get_judge("gpt", prompt="brief").name == "gpt (brief prompt)"
     monkeypatch.setenv("LOOKBACK_JUDGE_MODEL", "llama")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     judge = get_judge()
-    assert (judge.model, str(judge._client.base_url)) == ("llama", "http://127.0.0.1:9/v1/")
+    assert (judge.model, judge.endpoint.shown) == ("llama", "http://127.0.0.1:9/v1/")
     assert judge.cache.path == default_cache() == tmp_path / "cache" / "judge.jsonl"
     judge = get_judge("mine", "http://127.0.0.1:8/v1", "k", tmp_path / "x.jsonl")
-    assert (judge.model, judge._client.api_key) == ("mine", "k")
-    assert str(judge._client.base_url) == "http://127.0.0.1:8/v1/"
+    assert (judge.model, judge.endpoint.key) == ("mine", "k")
+    assert judge.endpoint.shown == "http://127.0.0.1:8/v1/"
     assert judge.cache.path == tmp_path / "x.jsonl"
 
 

@@ -33,9 +33,8 @@ from lookback.benchmarks.files import (
     DATA_VARIABLE,
     FileBenchmark,
     check_lists,
-    check_rows,
     coco_image,
-    get_list,
+    get_rows,
     read_json,
 )
 from lookback.io.storage import AnyPath, to_path
@@ -218,11 +217,11 @@ def _ready_truths(path: AnyPath) -> dict[int, dict[str, Any]]:
 
 def _coco_truths(instances: AnyPath, captions: AnyPath) -> dict[int, dict[str, Any]]:
     data = read_json(instances)
-    categories = _rows(data, instances, "categories", id=int, name=str)
+    categories = get_rows(data, instances, "categories", {"id": int, "name": str})
     names = {row["id"]: row["name"] for row in categories}
-    images = _rows(data, instances, "images", id=int)
+    images = get_rows(data, instances, "images", {"id": int})
     objects: dict[int, set[str]] = {row["id"]: set() for row in images}
-    for row in _rows(data, instances, "annotations", image_id=int, category_id=int):
+    for row in get_rows(data, instances, "annotations", {"image_id": int, "category_id": int}):
         image, category = row["image_id"], row["category_id"]
         if image not in objects or category not in names:
             raise ValueError(
@@ -232,13 +231,9 @@ def _coco_truths(instances: AnyPath, captions: AnyPath) -> dict[int, dict[str, A
         objects[image].add(names[category])
     captions_of: dict[int, list[str]] = {}
     data = read_json(captions)
-    for row in _rows(data, captions, "annotations", image_id=int, caption=str):
+    for row in get_rows(data, captions, "annotations", {"image_id": int, "caption": str}):
         captions_of.setdefault(row["image_id"], []).append(row["caption"])
     return {
         number: _truth(sorted(names), captions_of.get(number, ()))
         for number, names in objects.items()
     }
-
-
-def _rows(data: Any, path: AnyPath, key: str, **shape: type) -> list[dict[str, Any]]:
-    return check_rows(get_list(data, path, key), shape, f"{str(path)!r}, {key!r}")

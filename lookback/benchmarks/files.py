@@ -218,11 +218,12 @@ ID: tuple[type, ...] = (int, str)
 _NAMES = {dict: "an object", list: "a list", str: "text", int: "a whole number"}
 
 
-def get_list(data: Any, path: AnyPath, key: str) -> list[Any]:
+def get_rows(data: Any, path: AnyPath, key: str, shape: Shape) -> list[dict[str, Any]]:
+    """Return the list under a key of a file's object, if its rows have a shape."""
     rows = data.get(key) if isinstance(data, dict) else None
     if not isinstance(rows, list):
         raise ValueError(f"{str(path)!r} has no list {key!r}: is it the right file?")
-    return rows
+    return check_rows(rows, shape, f"{str(path)!r}, {key!r}")
 
 
 def check_rows(rows: Any, shape: Shape, where: str) -> list[dict[str, Any]]:

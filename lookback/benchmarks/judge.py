@@ -153,7 +153,7 @@ Predicted answer: {prediction}
 
 Reply with one word:"""
 
-# The only one until version 0.2, letter for letter, so that replies kept then are found.
+# That of version 0.1, letter for letter: it asks for agreement.
 _BRIEF = """You grade an answer about an image that you cannot see. Go by the reference answer only.
 
 Question: {question}

@@ -39,6 +39,10 @@ from lookback.scenes.scene import (
 )
 from lookback.scenes.world import CATEGORIES, COLORS, GROUPS, PLACES, ROWS
 
+Rng = np.random.Generator
+Composed = tuple[Scene, str, dict[str, Any]]
+"""Scene, question and truth of an item."""
+
 
 class ScenesTask(MeanOfScores):
     """A `Benchmark` over generated scenes."""
@@ -53,10 +57,8 @@ class ScenesTask(MeanOfScores):
         self.notes: list[str] = []
 
     @abstractmethod
-    def compose(
-        self, seed: int, index: int, rng: np.random.Generator
-    ) -> tuple[Scene, str, dict[str, Any]]:
-        """Return scene, question and truth of an item; `rng` is the same for all of a seed."""
+    def compose(self, seed: int, index: int, rng: Rng) -> Composed:
+        """Make the item at an index; `rng` is the same for all of a seed."""
 
     def items(self, split: str = "test", limit: int | None = None) -> Sequence[Item]:
         check_limit(limit)
@@ -94,9 +96,7 @@ class DescriptionTask(ScenesTask, Mentioning):
     def hallucinations(self, pairs: Pairs) -> dict[str, float]:
         """Return the task's numbers that are better when lower, in per cent."""
 
-    def compose(
-        self, seed: int, index: int, rng: np.random.Generator
-    ) -> tuple[Scene, str, dict[str, Any]]:
+    def compose(self, seed: int, index: int, rng: Rng) -> Composed:
         scene = sample_scene(seed, rng)
         return scene, self.prompt, self.truth(scene)
 
@@ -191,9 +191,6 @@ class ScenesCaption(DescriptionTask):
         }
 
 
-Rng = np.random.Generator
-
-
 class Pair(NamedTuple):
     """Two pictures, and for each a question that it answers with yes and the other with no."""
 
@@ -278,9 +275,7 @@ class ScenesPairs(ScenesTask):
     primary = "correctness"
     per_seed = 4  # two questions times two pictures
 
-    def compose(
-        self, seed: int, index: int, rng: np.random.Generator
-    ) -> tuple[Scene, str, dict[str, Any]]:
+    def compose(self, seed: int, index: int, rng: Rng) -> Composed:
         """Return one of a pair's two questions about one of its two pictures."""
         number, member = divmod(index, self.per_seed)
         which, picture = divmod(member, 2)
@@ -320,9 +315,7 @@ class ScenesVQA(ScenesTask):
 
     primary = "accuracy"
 
-    def compose(
-        self, seed: int, index: int, rng: np.random.Generator
-    ) -> tuple[Scene, str, dict[str, Any]]:
+    def compose(self, seed: int, index: int, rng: Rng) -> Composed:
         """Return a question of the index's kind, about the first scene that has an answer to it."""
         question: Question | None = None
         while question is None:

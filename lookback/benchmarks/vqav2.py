@@ -24,7 +24,7 @@ from lookback.benchmarks.files import (
     Shape,
     check_rows,
     coco_image,
-    get_list,
+    get_rows,
     read_json,
 )
 from lookback.io.storage import AnyPath, in_order
@@ -83,8 +83,9 @@ class VQAv2(FileBenchmark):
 
     def load(self, split: str) -> Sequence[Item]:
         questions_path, annotations_path = self._paths()
-        questions = _rows(questions_path, "questions", _QUESTION)
-        annotations = _rows(annotations_path, "annotations", _ANNOTATION)
+        questions = get_rows(read_json(questions_path), questions_path, "questions", _QUESTION)
+        data = read_json(annotations_path)
+        annotations = get_rows(data, annotations_path, "annotations", _ANNOTATION)
         answers = {row["question_id"]: row for row in annotations}
         rows = [row for row in questions if row["question_id"] in answers]
         if not rows:
@@ -168,7 +169,3 @@ def _share(n: int) -> float:
 
 def _asked(item: Item) -> dict[str, Any]:
     return {"question": item.truth["question"], "answers": item.truth["answers"]}
-
-
-def _rows(path: AnyPath, key: str, shape: Shape) -> list[dict[str, Any]]:
-    return check_rows(get_list(read_json(path), path, key), shape, f"{str(path)!r}, {key!r}")

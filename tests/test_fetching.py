@@ -4,17 +4,23 @@ import itertools
 import socket
 import ssl
 import threading
+from datetime import datetime
 from types import SimpleNamespace
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lookback.io import fetch as connecting
-from lookback.io import images
-from lookback.io.fetch import FetchError, is_public
+from lookback.io import images, network
+from lookback.io.fetch import FetchError
 from lookback.io.images import fetch, load_image
 from lookback.io.limits import LimitError
+from lookback.io.network import is_public
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -33,10 +39,12 @@ class Server:
         replies: one per connection, the last one again and again: bytes, or an iterator of bytes.
         asked: the head of each request.
         end: set when the test is over; a reply that never ends looks at it.
+        tls: the context of its TLS, if it speaks that; names: those that clients asked it by.
     """
 
     def __init__(self, host="127.0.0.1"):
         self.replies, self.asked, self.end = [], [], threading.Event()
+        self.tls, self.names = None, []
         self.listener = socket.create_server((host, 0))
         self.port = self.listener.getsockname()[1]
         self.url = f"http://{host}:{self.port}"
@@ -54,6 +62,8 @@ class Server:
     def _answer(self, connection, reply):
         with connection:
             try:
+                if self.tls is not None:
+                    connection = self.tls.wrap_socket(connection, server_side=True)
                 self.asked.append(self._head(connection))
                 for piece in [reply] if isinstance(reply, bytes) else reply:
                     connection.sendall(piece)
@@ -101,7 +111,7 @@ def fast_clock(monkeypatch):
     """A clock that goes a second further each time somebody looks."""
     seconds = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: float(next(seconds)))
-    monkeypatch.setattr(connecting, "time", clock)
+    monkeypatch.setattr(network, "time", clock)
 
 
 def test_what_is_asked_and_given(server):
@@ -122,6 +132,12 @@ def test_redirects_are_followed(server, status):
     server.replies = [redirect("/b", status), redirect(f"{server.url}/c"), body(b"there")]
     assert fetch(f"{server.url}/a") == b"there"
     assert [head.split()[1] for head in server.asked] == ["/a", "/b", "/c"]
+
+
+def test_the_body_of_a_redirect_is_not_read(server):
+    head = b"HTTP/1.1 302 Found\r\nLocation: /b\r\n\r\n"
+    server.replies = [server.for_ever(head, bytes(2**16)), body(b"there")]
+    assert fetch(server.url) == b"there"
 
 
 def test_redirects_in_a_circle_end(server):
@@ -171,7 +187,7 @@ def test_dripping_bodies_end_at_the_deadline(server, fast_clock):
 def test_redirects_share_one_deadline(server, monkeypatch):
     seconds = itertools.count(0, 4)  # each of six connections alone would be in time
     clock = SimpleNamespace(monotonic=lambda: float(next(seconds)))
-    monkeypatch.setattr(connecting, "time", clock)
+    monkeypatch.setattr(network, "time", clock)
     server.replies = [redirect("/b"), redirect("/c"), redirect("/d"), body(b"there")]
     with pytest.raises(LimitError, match="takes longer"):
         fetch(server.url)
@@ -222,7 +238,7 @@ def test_the_size_is_limited_by_what_is_said_and_by_what_comes(server, monkeypat
         b"hello\r\n\r\n",
         b"HTTP/1.1 abc\r\n\r\n",
         b"HTTP/1.1 404 Not \x1b[31mFound\r\n\r\n",
-        OK + b"a: b\r\n" * 500 + b"\r\n",
+        OK + b"a: b\r\n" * 50_000 + b"\r\n",
         OK + b"a" * 100_000 + b"\r\n\r\n",
         OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
         OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab",
@@ -245,6 +261,7 @@ def test_broken_replies_are_one_line(server, reply):
         "http://",
         "http:///a.png",
         "http://a:99999/",
+        "http://127.0.0.1:0/",
         "http://a:b/",
         "http://[::1/",
         "http://a b/",
@@ -320,15 +337,17 @@ def test_the_policy_public_refuses_this_machine_in_any_spelling(server, host):
 @pytest.fixture
 def names(monkeypatch):
     """Hosts with made-up addresses, of which 127.0.0.1 alone counts as public; and who asked."""
-    known, asked = {}, []
+    known, asked, look_up = {}, [], socket.getaddrinfo
 
-    def getaddrinfo(host, port, **_):
+    def getaddrinfo(host, port, *given, **named):
+        if host[0].isdecimal():
+            return look_up(host, port, *given, **named)  # an address: nobody is asked
         asked.append(host)
         found = known[host].pop(0) if len(known[host]) > 1 else known[host][0]
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in found]
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr(connecting, "is_public", lambda ip: ip == "127.0.0.1")
+    monkeypatch.setattr(network, "is_public", lambda ip: ip == "127.0.0.1")
     return known, asked
 
 
@@ -386,24 +405,42 @@ def test_the_environment_or_an_argument_names_the_policy(server, monkeypatch):
         fetch(server.url, "closed")
 
 
-def test_tls_knows_the_host_by_its_name(server, names, monkeypatch):
-    names[0]["name.test"] = [["127.0.0.1"]]
-    wanted = []
+@pytest.fixture
+def certificate(tmp_path):
+    """A certificate and its key for name.test, signed by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "name.test")])
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(datetime(2020, 1, 1)).not_valid_after(datetime(2120, 1, 1))
+    names = x509.SubjectAlternativeName([x509.DNSName("name.test")])
+    made = made.add_extension(names, critical=False).sign(key, hashes.SHA256())
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path = tmp_path / "certificate.pem"
+    path.write_bytes(made.public_bytes(Encoding.PEM) + secret)
+    return path
 
-    def wrap_socket(raw, server_hostname):
-        wanted.append(server_hostname)
-        return raw
 
-    context = SimpleNamespace(wrap_socket=wrap_socket)
-    monkeypatch.setattr(ssl, "create_default_context", lambda: context)
+@pytest.mark.parametrize("host", ["name.test", "other.test"])
+def test_tls_knows_the_host_by_its_name(server, names, certificate, monkeypatch, host):
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    server.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.tls.load_cert_chain(certificate)
+    server.tls.sni_callback = lambda _, name, __: server.names.append(name)
+    names[0][host] = [["127.0.0.1"]]
     server.replies = [body(b"secure")]
-    assert fetch(f"https://name.test:{server.port}/", "public") == b"secure"
-    assert wanted == ["name.test"]
+    url = f"https://{host}:{server.port}/"
+    if host == "name.test":
+        assert fetch(url, "public") == b"secure"
+    else:
+        with pytest.raises(FetchError, match=r"certificate is not valid for 'other\.test'"):
+            fetch(url, "public")
+        assert server.asked == []
+    assert server.names == [host]
 
 
 def test_proxies_are_for_the_open_policy_alone(server, names, monkeypatch):
     known, asked = names
-    known |= {"127.0.0.1": [["127.0.0.1"]], "far.test": [["127.0.0.2"]]}
+    known["far.test"] = [["127.0.0.2"]]
     monkeypatch.setenv("http_proxy", f"http://me:pa%40ss@127.0.0.1:{server.port}")
     server.replies = [body(b"by proxy")]
     assert fetch("http://far.test/a") == b"by proxy"
@@ -419,7 +456,6 @@ def test_proxies_are_for_the_open_policy_alone(server, names, monkeypatch):
 
 
 def test_https_goes_through_a_proxy_by_a_tunnel(server, names, monkeypatch):
-    names[0]["127.0.0.1"] = [["127.0.0.1"]]
     monkeypatch.setenv("https_proxy", f"127.0.0.1:{server.port}")
     server.replies = [b"HTTP/1.1 403 No\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n"]
     with pytest.raises(FetchError, match="the proxy answered 403 No"):
@@ -427,6 +463,9 @@ def test_https_goes_through_a_proxy_by_a_tunnel(server, names, monkeypatch):
     assert server.asked[0].startswith("CONNECT far.test:443 HTTP/1.1\r\n")
     with pytest.raises(FetchError, match=r"cannot fetch 'https://far\.test/a'"):  # no TLS there
         fetch("https://far.test/a")
+    with pytest.raises(FetchError, match="cannot fetch"):
+        fetch("https://[2001:db8::1]/a")
+    assert server.asked[2].startswith("CONNECT [2001:db8::1]:443 HTTP/1.1\r\n")
     for proxy in ("socks5://127.0.0.1:1", "http://127.0.0.1:port", "http://", "http://[::1"):
         monkeypatch.setenv("https_proxy", proxy)
         with pytest.raises(FetchError, match="give http://HOST:PORT"):

@@ -215,7 +215,7 @@ def test_strangers_name_no_stores(monkeypatch):
 
 
 def test_each_keeps_the_order(folder, monkeypatch):
-    monkeypatch.setattr(storage, "_BATCH", 4)  # so that there are several, the last a short one
+    monkeypatch.setattr(storage, "BATCH", 4)  # so that there are several, the last a short one
     names = [f"{number:02d}" for number in range(11)]
     fill(folder, *names)
     found = each(folder, lambda name: (folder / name).read_bytes(), names)

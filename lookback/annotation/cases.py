@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from lookback.errors import error_line
+
 CASES, KEY = "cases.json", "key.json"
 FORMAT = 1
 T = TypeVar("T")
@@ -162,7 +164,7 @@ def _read(folder: Path, name: str, parse: Callable[[dict[str, Any]], T]) -> T:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{str(path)!r} is not as `lookback study disagreements` writes it "
-            f"({type(error).__name__}: {error}): draw the cases again"
+            f"({error_line(error)}): draw the cases again"
         ) from None
 
 

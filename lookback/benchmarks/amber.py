@@ -85,20 +85,19 @@ class Amber(FileBenchmark):
     )
 
     def check(self) -> None:
-        """Find queries, annotations, relations and safe words."""
         self._queries()
         for name in self.files[1:4]:
             self._file(name)
 
     def _file(self, *names: str) -> AnyPath:
-        """The place of the first of these files that is there."""
+        """Return the first of these files that is there."""
         return self.find(*(folder + name for name in names for folder in _FOLDERS))
 
     def _queries(self) -> AnyPath:
         return self._file("query_generative.json", "query_all.json")
 
     def load(self, split: str) -> Sequence[Item]:
-        """One item a generative query, by the query's id."""
+        """Return one item for each generative query, by the query's id."""
         path = self._file("annotations.json")
         rows = check_rows(read_json(path), {"id": ID, "type": str}, repr(str(path)))
         annotations = {entry["id"]: entry for entry in rows}
@@ -121,11 +120,7 @@ class Amber(FileBenchmark):
         return items
 
     def _check_things(self, items: Sequence[Item]) -> None:
-        """Files that have nothing in common would give zeros for any response.
-
-        Raises:
-            ValueError: no true thing of any image is a noun that is kept.
-        """
+        """Raise ValueError for files with nothing in common: any response would score 0."""
         things = {thing.lower() for item in items for thing in item.truth["truth"]}
         if items and not things & self._vocabulary:
             raise ValueError(
@@ -142,7 +137,6 @@ class Amber(FileBenchmark):
 
     @cached_property
     def _vocabulary(self) -> set[str]:
-        """The nouns that are kept."""
         return set(self._associated).union(*self._associated.values())
 
     @cached_property
@@ -151,7 +145,6 @@ class Amber(FileBenchmark):
 
     @cached_property
     def _by_vectors(self) -> bool:
-        """Whether nouns are compared by their vectors."""
         return english.has_vectors()
 
     def _say_similarity(self) -> None:
@@ -174,15 +167,14 @@ class Amber(FileBenchmark):
         return [w.lemma for w in words if w.tag.startswith("NN") and w.lemma in self._vocabulary]
 
     def nouns(self, response: str) -> list[str]:
-        """The lemmas of a response's nouns that are kept, in its order."""
+        """Return the lemmas of the nouns that are kept, in the response's order."""
         return self._readings(response)
 
     def judgement(self, item: Item, response: str) -> Judgement:
-        """See the module's rules."""
         return self.judgements(item, [response])[0]
 
     def judgements(self, item: Item, responses: Sequence[str]) -> list[Judgement]:
-        """The same for several responses to one item, read together."""
+        """Judge several responses to one item, read together, by the module's rules."""
         self._readings.prepare(responses)
         true, made_up = (self._meanings(item.truth[key]) for key in ("truth", "hallu"))
         return [self._judgement(self.nouns(response), true, made_up) for response in responses]
@@ -217,7 +209,7 @@ class Amber(FileBenchmark):
         )
 
     def _meanings(self, things: Sequence[str]) -> dict[str, int]:
-        """The nouns that mean one of these things, each with the position of the thing."""
+        """Return the nouns that mean one of these things, each with the position of the thing."""
         meanings: dict[str, int] = {}
         lower = [thing.lower() for thing in things]
         for position, thing in enumerate(lower):
@@ -228,7 +220,7 @@ class Amber(FileBenchmark):
         return meanings
 
     def _close(self, noun: str, meanings: Mapping[str, int]) -> int | None:
-        """The position of the first thing that a noun is close to by its vector, itself included.
+        """Return the position of the first thing that a noun is close to by its vector.
 
         The noun is compared with its own name, too: the script's loop ends there.
         """
@@ -238,20 +230,17 @@ class Amber(FileBenchmark):
         return next(close, None)
 
     def score(self, item: Item, response: str) -> float:
-        """F1 of one response."""
         return self.scores(item, [response])[0]
 
     def scores(self, item: Item, responses: Sequence[str]) -> list[float]:
-        """F1 of several responses, read together."""
         things = len({thing.lower() for thing in item.truth["truth"]})
         return [
-            f1(share(found, found + len(judged.false)), share(found, things))
+            f1(share(covered, covered + len(judged.false)), share(covered, things))
             for judged in self.judgements(item, responses)
-            for found in [len(judged.covered)]
+            for covered in [len(judged.covered)]
         ]
 
     def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
-        """F1 and AMBER's own numbers, in per cent."""
         self._readings.prepare(responses)
         self._say_similarity()
         return super().aggregate(items, responses)
@@ -259,7 +248,6 @@ class Amber(FileBenchmark):
     def details(
         self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
     ) -> dict[str, float]:
-        """See the module's definitions."""
         judged = [self.judgement(item, r) for item, r in zip(items, responses, strict=True)]
         kept = sum(j.kept for j in judged)
 

@@ -39,7 +39,7 @@ APOSTROPHES = {
 
 
 def normalise(answer: str) -> str:
-    """The official form of an answer; see the module."""
+    """Return VQA's official form of an answer."""
     text, thousands = answer, _THOUSANDS.search(answer)
     for mark in _MARKS:
         beside_blank = f"{mark} " in answer or f" {mark}" in answer
@@ -72,19 +72,19 @@ _NUMBER = re.compile(rf"\b(?:\d[\d,]*(?:\.\d+)?|no|{'|'.join(NUMBERS)})\b", re.I
 
 
 def parse(response: str, question: str = "") -> str:
-    """The answer that a response gives to a question; see the module for the rule."""
+    """Return the answer that a response gives to a question."""
     text = " ".join(response.replace("’", "'").split()).strip('*" ')
-    if said := _ANSWER_IS.search(text):
-        return _kept(said["rest"], question) or text
-    if said := _YES_NO.match(text):
-        return said["word"]
-    if said := _STATEMENT.match(text):
-        return _kept(said["rest"], question) or text
+    if match := _ANSWER_IS.search(text):
+        return _kept(match["rest"], question) or text
+    if match := _YES_NO.match(text):
+        return match["word"]
+    if match := _STATEMENT.match(text):
+        return _kept(match["rest"], question) or text
     return text
 
 
 def _kept(rest: str, question: str) -> str:
-    """What of a sentence's predicate is the answer."""
+    """Return the answer in a sentence's predicate."""
     rest = _IN_THE_IMAGE.sub("", _END.split(rest, maxsplit=1)[0]).strip('*" .!')
     asked = question.lower()
     if asked.startswith("how many"):
@@ -122,14 +122,14 @@ def yes_or_no(text: str) -> Literal["yes", "no", "unsure"] | None:
     calls the answer is the answer; so is the one of the two that stands before punctuation or at
     the end. Statements without either word are not understood.
     """
-    said = " ".join(re.sub(r"[*_\"]", "", text.lower().replace("’", "'")).split())
-    leading = _LEADING.match(said)
-    if leading and not _NO_ANSWER.match(said, leading.start(1)):
+    plain = " ".join(re.sub(r"[*_\"]", "", text.lower().replace("’", "'")).split())
+    leading = _LEADING.match(plain)
+    if leading and not _NO_ANSWER.match(plain, leading.start(1)):
         return "yes" if leading[1] in _YES else "no"
-    if _HEDGE.search(said):
+    if _HEDGE.search(plain):
         return "unsure"
     for pattern in (_SAID, _ALONE):
-        words = set(pattern.findall(said))
+        words = set(pattern.findall(plain))
         if len(words) == 1:
             return "yes" if words == {"yes"} else "no"
     return None

@@ -59,7 +59,6 @@ class Item:
 
     @property
     def conversation(self) -> Conversation:
-        """What is asked."""
         if self.messages is not None:
             return Conversation.from_messages(self.messages)
         return Conversation.of(self.image, self.question)
@@ -112,16 +111,16 @@ class Benchmark(Protocol):
     notes: list[str]
 
     def items(self, split: str = "test", limit: int | None = None) -> Sequence[Item]:
-        """The first `limit` items of a split (all if None), made on access."""
+        """Return the first `limit` items of a split (all if None), made on access."""
 
     def score(self, item: Item, response: str) -> float:
-        """The quality of one response, in [0, 1]; higher is better; NaN if nothing tells."""
+        """Return the quality of a response, in [0, 1]; higher is better; NaN if it is not known."""
 
     def scores(self, item: Item, responses: Sequence[str]) -> list[float]:
-        """The quality of several responses to one item."""
+        """Return the quality of several responses to one item."""
 
     def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
-        """Metrics over one response per item, in per cent; 100 times the mean `score` is one."""
+        """Return metrics over one response per item, in per cent."""
 
 
 @runtime_checkable
@@ -129,7 +128,7 @@ class Mentioning(Protocol):
     """A benchmark that knows which words of a response name objects, and whether they are there."""
 
     def mentions(self, item: Item, response: str) -> list[tuple[int, int, bool]]:
-        """(start, end, right) of each mention, in characters of the response."""
+        """Return (start, end, right) of each mention, in characters of the response."""
         ...
 
 
@@ -147,7 +146,7 @@ class Judged(Protocol):
     """A benchmark whose responses somebody judges."""
 
     def judge_name(self) -> str:
-        """Who judges; shown beside every number that comes from it."""
+        """Return who judges, which is shown beside every number."""
         ...
 
 
@@ -156,7 +155,7 @@ class Unjudging(Protocol):
     """A benchmark that may be unable to judge a response, which then counts as wrong."""
 
     def unjudged(self, items: Sequence[Item], responses: Sequence[str]) -> dict[int, str]:
-        """The positions of those it was unable to judge, each with the reason."""
+        """Return the positions of those that it was unable to judge, each with the reason."""
         ...
 
 
@@ -165,7 +164,7 @@ class Fingerprinted(Protocol):
     """A benchmark whose items are a user's own file: a run is of that very file."""
 
     def fingerprint(self) -> str:
-        """The same for the same items."""
+        """Return a text that is the same for the same items."""
         ...
 
 
@@ -174,19 +173,13 @@ class LeavingOut(Protocol):
     """A benchmark whose data may have items that cannot be read; it has the others."""
 
     def left_out(self) -> list[str]:
-        """Those that cannot: which they are and why, a line each."""
+        """Return which items those are and why, a line each."""
         ...
 
 
 @dataclass(frozen=True)
 class BenchmarkKind:
-    """A registered benchmark.
-
-    Attributes:
-        name: what users call it.
-        make: the class, or a function that makes one.
-        title: what tables and figures call it.
-    """
+    """A registered benchmark: `make` is its class, or a function that makes one."""
 
     name: str
     make: Callable[..., Benchmark]
@@ -194,7 +187,6 @@ class BenchmarkKind:
 
     @property
     def origin(self) -> object:
-        """The class or function."""
         return self.make
 
     @property
@@ -249,11 +241,7 @@ GENERATED: tuple[str, ...] = tuple(n for n in BENCHMARKS.builtin if n.startswith
 
 
 def get_kind(name: str) -> BenchmarkKind:
-    """The registered benchmark of a name; of a name with a colon ("own:mine") what is before it.
-
-    Raises:
-        ValueError: there is none; the message lists those there are.
-    """
+    """Return the registered benchmark of a name, or of what is before a colon ("own:mine")."""
     return BENCHMARKS.get(name.partition(":")[0])
 
 
@@ -286,28 +274,27 @@ def get_benchmark(
     return made
 
 
+def check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit = {limit}: give a number of items, or None for all")
+
+
 def mean_percent(values: Sequence[float]) -> float:
-    """The mean, in per cent; 0 for no values."""
     return 100 * sum(values) / len(values) if values else 0.0
 
 
 def f1(precision: float, recall: float) -> float:
-    """The harmonic mean; 0 if both are."""
+    """Return the harmonic mean; 0 if both are."""
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 def share(part: int, whole: int) -> float:
-    """part / whole, and 0 for an empty whole, as the paper says it for CHAIR."""
+    """Return part / whole; 0 for an empty whole, as the paper says it for CHAIR."""
     return part / whole if whole else 0.0
 
 
 def all_right(groups: Sequence[Hashable], scores: Sequence[float]) -> float:
-    """The share of groups in which every score is 1, in per cent.
-
-    Args:
-        groups: the group of each score; those of one group need not be neighbours.
-        scores: as many scores.
-    """
+    """Return the share of groups in which every score is 1, in per cent."""
     worst: dict[Hashable, float] = {}
     for group, score in zip(groups, scores, strict=True):
         worst[group] = min(score, worst.get(group, 1.0))
@@ -321,14 +308,13 @@ class MeanOfScores(ABC):
 
     @abstractmethod
     def score(self, item: Item, response: str) -> float:
-        """The quality of one response, in [0, 1]; higher is better."""
+        """Return the quality of one response, in [0, 1]; higher is better."""
 
     def scores(self, item: Item, responses: Sequence[str]) -> list[float]:
-        """The quality of several responses to one item."""
         return [self.score(item, response) for response in responses]
 
     def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
-        """The mean score and what else the benchmark reports, in per cent."""
+        """Return the mean score and what else the benchmark reports, in per cent."""
         scores = [self.score(i, r) for i, r in zip(items, responses, strict=True)]
         if not scores:
             raise ValueError("no items to aggregate")
@@ -337,5 +323,5 @@ class MeanOfScores(ABC):
     def details(
         self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
     ) -> dict[str, float]:
-        """Further metrics in per cent; none unless a benchmark has some."""
+        """Return further metrics in per cent; none unless a benchmark has some."""
         return {}

@@ -33,9 +33,8 @@ from lookback.benchmarks.files import (
     DATA_VARIABLE,
     FileBenchmark,
     check_lists,
-    check_rows,
     coco_image,
-    get_list,
+    get_rows,
     read_json,
 )
 from lookback.io.storage import AnyPath, to_path
@@ -88,7 +87,6 @@ class Chair(FileBenchmark, Mentioning, Preparing):
         self._readings = Readings(self._reading)
 
     def check(self) -> None:
-        """Find the ready file, or instances and captions."""
         if self._ready is None:
             self._coco()
 
@@ -97,14 +95,14 @@ class Chair(FileBenchmark, Mentioning, Preparing):
         return self.find_optional(READY)
 
     def _coco(self) -> tuple[AnyPath, AnyPath]:
-        """The instances and the captions of the same subset."""
+        """Return the instances and the captions of the same subset."""
         names = ("instances_val2014.json", "*instances*.json", "*instances*.json.gz")
         instances = self.find(*names, *(f"annotations/{name}" for name in names))
         beside = "" if instances.parent == self.folder else f"{instances.parent.name}/"
         return instances, self.find(beside + instances.name.replace("instances", "captions"))
 
     def load(self, split: str) -> Sequence[Item]:
-        """One item per image, by COCO's number."""
+        """Return one item per image, by COCO's number."""
         subset = "val2014"
         if self._ready is not None:
             truths = _ready_truths(self._ready)
@@ -122,7 +120,7 @@ class Chair(FileBenchmark, Mentioning, Preparing):
 
     @cached_property
     def _category_of(self) -> Mapping[str, str]:
-        """Which words count; says so if they are not our own."""
+        """The words that count; a note says so if they are not our own."""
         if self.synonyms is None and not (self.data or os.environ.get(DATA_VARIABLE)):
             return CATEGORY_OF  # a text can be read without any file
         path = self.find_optional(SYNONYMS) if self.synonyms is None else to_path(self.synonyms)
@@ -132,25 +130,21 @@ class Chair(FileBenchmark, Mentioning, Preparing):
         return read_synonyms(path)
 
     def _reading(self, words: Sequence[Word]) -> Reading:
-        found = located([word.lemma for word in words], self._category_of)
+        mentions = located([word.lemma for word in words], self._category_of)
         length = sum(any(map(str.isalnum, word.text)) for word in words)
-        return Reading([name for name, _, _ in found], length, [(a, b) for _, a, b in found])
+        return Reading([name for name, _, _ in mentions], length, [(a, b) for _, a, b in mentions])
 
     def read(self, text: str) -> Reading:
-        """What a text mentions, and its length."""
         return self._readings(text.lower())  # as the public scripts do
 
     def objects(self, item: Item) -> set[str]:
-        """The categories that are in the image."""
         named = (self.read(caption).mentions for caption in item.truth["captions"])
         return set(item.truth["objects"]).union(*named)
 
     def score(self, item: Item, response: str) -> float:
-        """F1 of one response."""
         return self.scores(item, [response])[0]
 
     def scores(self, item: Item, responses: Sequence[str]) -> list[float]:
-        """F1 of several responses, read together."""
         self.prepare([item], responses)
         there = self.objects(item)
         return [self._f1(set(self.read(response).mentions), there) for response in responses]
@@ -160,12 +154,10 @@ class Chair(FileBenchmark, Mentioning, Preparing):
         return f1(share(hits, len(named)), share(hits, len(there)))
 
     def prepare(self, items: Sequence[Item], responses: Sequence[str]) -> None:
-        """Read all of them together, which is faster than one by one."""
         captions = [caption for item in items for caption in item.truth["captions"]]
         self._readings.prepare(text.lower() for text in [*responses, *captions])
 
     def mentions(self, item: Item, response: str) -> list[tuple[int, int, bool]]:
-        """Where the response names objects, and whether they are there: (start, end, right)."""
         reading, there = self.read(response), self.objects(item)
         words = _word_spans(response)
         return [
@@ -174,14 +166,12 @@ class Chair(FileBenchmark, Mentioning, Preparing):
         ]
 
     def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
-        """F1 and CHAIR's own numbers in per cent, and the length in words."""
         self.prepare(items, responses)
         return super().aggregate(items, responses)
 
     def details(
         self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
     ) -> dict[str, float]:
-        """See the module's definitions."""
         there = [self.objects(item) for item in items]
         readings = [self.read(response) for response in responses]
         named = [reading.mentions for reading in readings]
@@ -196,7 +186,7 @@ class Chair(FileBenchmark, Mentioning, Preparing):
 
 
 def _word_spans(text: str) -> list[tuple[int, int]]:
-    """The characters of each of `tokens(text.lower())`, counted in the text as it is."""
+    """Return the characters of each of `tokens(text.lower())`, counted in the text itself."""
     # Few letters have a lower case of two characters.
     origin = [i for i, char in enumerate(text) for _ in char.lower()]
     lower, spans, position = text.lower(), [], 0
@@ -212,7 +202,6 @@ def _truth(objects: Sequence[str], captions: Sequence[str] = ()) -> dict[str, An
 
 
 def _ready_truths(path: AnyPath) -> dict[int, dict[str, Any]]:
-    """The truth of each image from a file that has it ready."""
     truths = {}
     for number, objects in check_lists(read_json(path), repr(str(path))).items():
         if not number.isdecimal():
@@ -227,13 +216,12 @@ def _ready_truths(path: AnyPath) -> dict[int, dict[str, Any]]:
 
 
 def _coco_truths(instances: AnyPath, captions: AnyPath) -> dict[int, dict[str, Any]]:
-    """The truth of each image from COCO's own files; captions are read when they are needed."""
     data = read_json(instances)
-    categories = _rows(data, instances, "categories", id=int, name=str)
+    categories = get_rows(data, instances, "categories", {"id": int, "name": str})
     names = {row["id"]: row["name"] for row in categories}
-    images = _rows(data, instances, "images", id=int)
+    images = get_rows(data, instances, "images", {"id": int})
     objects: dict[int, set[str]] = {row["id"]: set() for row in images}
-    for row in _rows(data, instances, "annotations", image_id=int, category_id=int):
+    for row in get_rows(data, instances, "annotations", {"image_id": int, "category_id": int}):
         image, category = row["image_id"], row["category_id"]
         if image not in objects or category not in names:
             raise ValueError(
@@ -241,12 +229,11 @@ def _coco_truths(instances: AnyPath, captions: AnyPath) -> dict[int, dict[str, A
                 "and one of them is not listed"
             )
         objects[image].add(names[category])
-    said: dict[int, list[str]] = {}
+    captions_of: dict[int, list[str]] = {}
     data = read_json(captions)
-    for row in _rows(data, captions, "annotations", image_id=int, caption=str):
-        said.setdefault(row["image_id"], []).append(row["caption"])
-    return {number: _truth(sorted(seen), said.get(number, ())) for number, seen in objects.items()}
-
-
-def _rows(data: Any, path: AnyPath, key: str, **shape: type) -> list[dict[str, Any]]:
-    return check_rows(get_list(data, path, key), shape, f"{str(path)!r}, {key!r}")
+    for row in get_rows(data, captions, "annotations", {"image_id": int, "caption": str}):
+        captions_of.setdefault(row["image_id"], []).append(row["caption"])
+    return {
+        number: _truth(sorted(names), captions_of.get(number, ()))
+        for number, names in objects.items()
+    }

@@ -189,12 +189,7 @@ def read_synonyms(path: AnyPath) -> dict[str, str]:
 def located(
     lemmas: Sequence[str], category_of: Mapping[str, str] = CATEGORY_OF
 ) -> list[tuple[str, int, int]]:
-    """Every mention of an object, in the order of the text: (category, first word, end).
-
-    Args:
-        lemmas: the text's words in their dictionary form.
-        category_of: which words count, as `CATEGORY_OF` or from `read_synonyms`.
-    """
+    """Return every mention of an object, in order: (category, first word, end)."""
     objects = _merged(lemmas)
     if any(word == "toilet" for word, _, _ in objects):  # "the seat of the toilet" is no chair
         objects = [found for found in objects if found[0] != "seat"]
@@ -202,7 +197,7 @@ def located(
 
 
 def _merged(lemmas: Sequence[str]) -> list[tuple[str, int, int]]:
-    """The words, from the left, with each pair as one."""
+    """Return the words, from the left, with each pair as one."""
     merged, position = [], 0
     while position < len(lemmas):
         pair = " ".join(lemmas[position : position + 2])

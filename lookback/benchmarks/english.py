@@ -67,11 +67,7 @@ class Word(NamedTuple):
 
 
 def model_name() -> str:
-    """The spaCy model that is used here.
-
-    Raises:
-        ImportError: spaCy or every model is missing; the message has the command to install them.
-    """
+    """Return the spaCy model that is used; raise ImportError, with a way out, if there is none."""
     if find_spec("spacy") is None:
         raise ImportError(f"spaCy is not installed, and English text needs it: {INSTALL}")
     for name in MODELS:
@@ -81,7 +77,6 @@ def model_name() -> str:
 
 
 def model() -> Language:
-    """The model, loaded once."""
     return _load(model_name())
 
 
@@ -95,13 +90,12 @@ def _load(name: str) -> Language:
 
 
 def has_vectors() -> bool:
-    """Whether the model has word vectors, so that `similarity` means something."""
     return model().vocab.vectors_length > 0
 
 
 @lru_cache(maxsize=100_000)
 def similarity(first: str, second: str) -> float:
-    """The cosine of two words' vectors; 0 if one of them has none."""
+    """Return the cosine of two words' vectors; 0 if one of them has none."""
     docs = [model().make_doc(word) for word in (first, second)]
     if not all(doc.has_vector and doc.vector_norm for doc in docs):
         return 0.0
@@ -109,12 +103,11 @@ def similarity(first: str, second: str) -> float:
 
 
 def tokens(text: str) -> list[str]:
-    """The words and punctuation marks of a text, in order."""
     return _TOKEN.findall(text)
 
 
 def words(texts: Iterable[str]) -> Iterator[tuple[Word, ...]]:
-    """The tagged words of each text; many texts at once are tagged faster than one by one.
+    """Yield the tagged words of each text; many are tagged faster together.
 
     A long text is tagged in pieces, so that memory does not grow with it.
     """
@@ -131,21 +124,21 @@ Piece = tuple[str, ...]
 
 
 def _pieces(text: Piece) -> Iterator[tuple[int, Piece]]:
-    """The pieces of a text with their margins, and how many words each has in front of its own."""
+    """Yield the pieces of a text with their margins, and the length of the margin in front."""
     for start in range(0, len(text), PIECE):
         first = max(0, start - MARGIN)
         yield start - first, text[first : start + PIECE + MARGIN]
 
 
 def _tags(pieces: Collection[Piece]) -> dict[Piece, list[str]]:
-    """The tags of each piece; equal ones, as endless repetition has them, are tagged once."""
+    """Return the tags of each piece; equal ones, as in endless repetition, are tagged once."""
     from spacy.tokens import Doc
 
     nlp = model()
     docs = (Doc(nlp.vocab, words=list(piece)) for piece in pieces)
     longest = max(map(len, pieces), default=1)
-    found = nlp.pipe(docs, batch_size=min(BATCH, max(1, TOGETHER // longest)))
-    return {piece: [token.tag_ for token in doc] for piece, doc in zip(pieces, found, strict=True)}
+    tagged = nlp.pipe(docs, batch_size=min(BATCH, max(1, TOGETHER // longest)))
+    return {piece: [token.tag_ for token in doc] for piece, doc in zip(pieces, tagged, strict=True)}
 
 
 class Readings(Generic[T]):
@@ -165,7 +158,6 @@ class Readings(Generic[T]):
         return self._read[text]
 
     def prepare(self, texts: Iterable[str]) -> None:
-        """Read many texts together, which is faster than one by one."""
         new = [text for text in dict.fromkeys(texts) if text not in self._read]
         if new:
             self._read.update(zip(new, map(self._make, words(new)), strict=True))
@@ -173,12 +165,7 @@ class Readings(Generic[T]):
 
 @lru_cache(maxsize=100_000)
 def lemma(word: str, tag: str = "NN") -> str:
-    """The dictionary form of a word, in lower case.
-
-    Args:
-        word: if the dictionary knows no form of it, it is its own lemma.
-        tag: its Penn Treebank tag; of those that open with none of N, V, J and R, a noun.
-    """
+    """Return the dictionary form of a word, in lower case; itself if no form of it is known."""
     word, kind = word.lower(), _CLASSES.get(tag[:1], "noun")
     exceptions, dictionary, rules = _tables()
     forms = exceptions[kind].get(word)
@@ -197,7 +184,7 @@ def lemma(word: str, tag: str = "NN") -> str:
 def _tables() -> tuple[
     dict[str, dict[str, list[str]]], dict[str, frozenset[str]], dict[str, list[tuple[str, str]]]
 ]:
-    """Exceptions, known words and rules, each by class of word."""
+    """Return exceptions, known words and rules, each by class of word."""
     lookups = model().get_pipe("lemmatizer").lookups  # type: ignore[attr-defined]
     exceptions, index, rules = (
         lookups.get_table(f"lemma_{name}") for name in ("exc", "index", "rules")

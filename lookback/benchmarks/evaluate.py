@@ -60,7 +60,7 @@ class Evaluation:
     headline: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-able data; what is empty is left out, except items and metrics."""
+        """Return it as JSON-able data; what is empty is left out, except items and metrics."""
         data: dict[str, Any] = {
             "headline": self.headline,
             "benchmark": self.benchmark,
@@ -83,7 +83,7 @@ def evaluate(
     strict: bool | None = None,
     **settings: Any,
 ) -> Evaluation:
-    """All metrics of a benchmark for a file of responses.
+    """Return all metrics of a benchmark for a file of responses.
 
     Only items that have a response are scored; the result says how many have none, and on top how
     many of the responses are to no item.
@@ -144,15 +144,15 @@ def _refuse(name: str, problems: list[Problem]) -> None:
 
 
 def _unjudged(benchmark: Benchmark, matched: Matched) -> list[Problem]:
-    """Responses that count as wrong because nobody could judge them, by their lines."""
+    """Return the responses that count as wrong because nobody could judge them."""
     if not isinstance(benchmark, Unjudging):
         return []
-    found = benchmark.unjudged(matched.items, matched.responses)
-    return [Problem(matched.lines[index], f"not judged: {why}") for index, why in found.items()]
+    reasons = benchmark.unjudged(matched.items, matched.responses)
+    return [Problem(matched.lines[index], f"not judged: {why}") for index, why in reasons.items()]
 
 
 def _headline(matched: Matched, known_as: str) -> str:
-    """Of how many of the file's responses the numbers are; "" if of all."""
+    """Say of how many of the file's responses the numbers are; "" if of all."""
     if matched.known == matched.given:
         return ""
     return f"only {matched.known} of {matched.given} responses are to items of {known_as}"
@@ -168,11 +168,7 @@ class Listed:
     """One benchmark as `lookback benchmarks` shows it.
 
     Attributes:
-        name: as `get_benchmark` takes it.
-        primary: the paper's metric.
-        source: where its items come from.
-        files: the files it needs, in words.
-        found: whether they are there.
+        found: whether its files are there.
         where: the folder they are in, or what is missing.
     """
 
@@ -185,18 +181,18 @@ class Listed:
 
 
 def list_benchmarks(data: str | os.PathLike[str] | None = None) -> list[Listed]:
-    """Every benchmark, with where to get its files and whether they are found."""
-    return [_listed(name, get_benchmark(name, data)) for name in BENCHMARKS.all()]
-
-
-def _listed(name: str, benchmark: Benchmark) -> Listed:
-    files: tuple[str, ...] = ()
-    found, where = True, ""
-    if isinstance(benchmark, FileBenchmark):
-        files = benchmark.files
-        try:
-            benchmark.check()
-            where = str(benchmark.folder)
-        except (MissingFile, ValueError) as error:
-            found, where = False, str(error)
-    return Listed(name, benchmark.primary, benchmark.source, files, found, where)
+    """Return every benchmark, with where to get its files and whether they are found."""
+    listed = []
+    for name in BENCHMARKS.all():
+        benchmark = get_benchmark(name, data)
+        files: tuple[str, ...] = ()
+        found, where = True, ""
+        if isinstance(benchmark, FileBenchmark):
+            files = benchmark.files
+            try:
+                benchmark.check()
+                where = str(benchmark.folder)
+            except (MissingFile, ValueError) as error:
+                found, where = False, str(error)
+        listed.append(Listed(name, benchmark.primary, benchmark.source, files, found, where))
+    return listed

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lookback.benchmarks.base import Item, MeanOfScores
+from lookback.benchmarks.base import Item, MeanOfScores, check_limit
 from lookback.io.files import check_inside, read_bytes, read_unpacked
 from lookback.io.limits import LimitError
 from lookback.io.storage import AnyPath, in_order, to_path
@@ -62,18 +62,14 @@ class FileBenchmark(MeanOfScores):
 
     @property
     def folder(self) -> AnyPath:
-        """Where the files should be.
-
-        Raises:
-            MissingFile: no folder is given, or there is none at that place.
-        """
-        given = self.data or os.environ.get(DATA_VARIABLE)
-        if not given:
+        """Where the files should be; raises MissingFile if there is no such folder."""
+        name = self.data or os.environ.get(DATA_VARIABLE)
+        if not name:
             raise MissingFile(
                 f"{self.name} is read from files, and no folder is given: name one with --data DIR "
                 f"or {DATA_VARIABLE}. Needed there: {self.wanted}"
             )
-        folder = to_path(given).expanduser()
+        folder = to_path(name).expanduser()
         if not folder.is_dir():
             raise MissingFile(f"no folder {str(folder)!r} for {self.name}: put there {self.wanted}")
         own = folder / self.name
@@ -81,25 +77,23 @@ class FileBenchmark(MeanOfScores):
 
     @property
     def wanted(self) -> str:
-        """Which files it needs, and where to get them."""
         return f"{', '.join(self.files)} (source: {self.source})"
 
     def find(self, *patterns: str) -> AnyPath:
-        """The first file of the folder that fits a glob pattern; earlier patterns come first.
+        """Return the first file that fits a glob pattern; earlier patterns come first.
 
         Raises:
             MissingFile: there is none; it names the first pattern, the source and the place.
         """
-        found = self.find_optional(*patterns)
-        if found is None:
+        path = self.find_optional(*patterns)
+        if path is None:
             raise MissingFile(
                 f"no file {patterns[0]} for {self.name} in {str(self.folder)!r}: "
                 f"put it there (source: {self.source})"
             )
-        return found
+        return path
 
     def find_optional(self, *patterns: str) -> AnyPath | None:
-        """As `find`, but None if there is no such file."""
         for pattern in patterns:
             for path in in_order(self.folder.glob(pattern)):
                 if path.is_file():
@@ -108,34 +102,25 @@ class FileBenchmark(MeanOfScores):
 
     @abstractmethod
     def check(self) -> None:
-        """Find every needed file, without reading it.
-
-        Raises:
-            MissingFile: one is not there.
-        """
+        """Find every needed file, without reading it; raise MissingFile if one is not there."""
 
     @abstractmethod
     def load(self, split: str) -> Sequence[Item]:
-        """All items of a split, in the files' order; called once per split."""
+        """Return all items of a split, in the files' order; called once per split."""
 
     def items(
         self, split: str = "test", limit: int | None = None, seed: int = SAMPLE_SEED
     ) -> Sequence[Item]:
-        """Items of a split: "test" is what the paper evaluates on, "all" is all there is.
+        """Return items of a split: "test" is what the paper evaluates on, "all" is all there is.
 
         Args:
             split: "test" or "all".
             limit: only so many; None for all of the split.
             seed: which sample the test split is, where the paper draws one.
-
-        Raises:
-            MissingFile: a file is not there.
-            ValueError: there is no such split, or the files are damaged or have no items.
         """
         if split not in ("test", "all"):
             raise ValueError(f"no split named {split!r}; there are: test, all")
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit = {limit}: give a number of items, or None for all")
+        check_limit(limit)
         if split not in self._loaded:
             self._loaded[split] = self.load(split)
             if not self._loaded[split]:
@@ -150,7 +135,7 @@ class FileBenchmark(MeanOfScores):
 
 
 def sample(items: Sequence[Item], size: int, seed: int) -> Sequence[Item]:
-    """`size` items by lot, in an order by lot; all of them, as they are, if there are no more.
+    """Return `size` items, drawn and ordered by lot; all as they are if there are no more.
 
     The same seed draws the same items from the same set, whatever the order of the set.
     """
@@ -161,11 +146,7 @@ def sample(items: Sequence[Item], size: int, seed: int) -> Sequence[Item]:
 
 
 def read_json(path: AnyPath) -> Any:
-    """The contents of a JSON file: plain, gzipped, or the only JSON file in a zip archive.
-
-    Raises:
-        ValueError: it is broken, too large, or no JSON; the message names the file.
-    """
+    """Return a JSON file's contents: plain, gzipped, or the only one in a zip archive."""
     try:
         return json.loads(read_unpacked(path, ".json"))
     except LimitError:
@@ -175,11 +156,6 @@ def read_json(path: AnyPath) -> Any:
 
 
 def read_text(path: AnyPath) -> str:
-    """The text of a file.
-
-    Raises:
-        ValueError: it is not UTF-8, or too large; the message names the file.
-    """
     try:
         return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -204,12 +180,7 @@ class ImageFile:
 
     @property
     def path(self) -> AnyPath:
-        """The image's file.
-
-        Raises:
-            MissingFile: there is none at any of the places.
-            ValueError: what the data name leads out of the folder.
-        """
+        """The image's file; raises MissingFile if it is nowhere, ValueError if it leads out."""
         for candidate in self.candidates:
             if self.from_data:
                 check_inside(self.folder, candidate)
@@ -222,7 +193,6 @@ class ImageFile:
         )
 
     def __call__(self) -> Image:
-        """The image, read now, as RGB."""
         from lookback.io.images import load_image
 
         path = self.path
@@ -233,13 +203,7 @@ COCO_IMAGES = "MS-COCO 2014 images, cocodataset.org"
 
 
 def coco_image(folder: AnyPath, image_id: int, subset: str = "val2014") -> ImageFile:
-    """A COCO image, under its name of 2014 or of 2017, in the usual places of a folder.
-
-    Args:
-        folder: the benchmark's folder.
-        image_id: COCO's number of the image.
-        subset: "val2014" or "train2014".
-    """
+    """Return a COCO image, under its name of 2014 or 2017, in the usual places of a folder."""
     names = (f"COCO_{subset}_{image_id:012d}.jpg", f"{image_id:012d}.jpg")
     places = ("images/", f"{subset}/", f"images/{subset}/", "", f"../{subset}/", f"coco/{subset}/")
     candidates = tuple(place + name for name in names for place in places)
@@ -254,25 +218,16 @@ ID: tuple[type, ...] = (int, str)
 _NAMES = {dict: "an object", list: "a list", str: "text", int: "a whole number"}
 
 
-def get_list(data: Any, path: AnyPath, key: str) -> list[Any]:
-    """The list under a key of an object.
-
-    Raises:
-        ValueError: it is no object, or has no such list.
-    """
-    found = data.get(key) if isinstance(data, dict) else None
-    if not isinstance(found, list):
+def get_rows(data: Any, path: AnyPath, key: str, shape: Shape) -> list[dict[str, Any]]:
+    """Return the list under a key of a file's object, if its rows have a shape."""
+    rows = data.get(key) if isinstance(data, dict) else None
+    if not isinstance(rows, list):
         raise ValueError(f"{str(path)!r} has no list {key!r}: is it the right file?")
-    return found
+    return check_rows(rows, shape, f"{str(path)!r}, {key!r}")
 
 
 def check_rows(rows: Any, shape: Shape, where: str) -> list[dict[str, Any]]:
-    """A list of objects of one shape; other keys may be there.
-
-    Args:
-        rows: the list.
-        shape: what each must have.
-        where: what messages call the list.
+    """Return a list of objects that have the keys of a shape, and perhaps others.
 
     Raises:
         ValueError: it names the entry, counted from 0, and what is wrong.
@@ -293,22 +248,13 @@ def check_rows(rows: Any, shape: Shape, where: str) -> list[dict[str, Any]]:
 
 
 def check_words(words: Any, where: str) -> list[str]:
-    """A list of texts.
-
-    Raises:
-        ValueError: it is none.
-    """
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise ValueError(f"{where}: a list of texts is needed, not {_shown(words)}")
     return words
 
 
 def check_lists(data: Any, where: str) -> dict[str, list[str]]:
-    """An object whose values are lists of texts, at least one.
-
-    Raises:
-        ValueError: it is none, or it is empty: all numbers would be 0.
-    """
+    """Return an object of lists of texts; an empty one would make all numbers 0."""
     if not isinstance(data, dict):
         raise ValueError(f"{where}: an object of lists is needed, not {_shown(data)}")
     if not data:
@@ -317,7 +263,6 @@ def check_lists(data: Any, where: str) -> dict[str, list[str]]:
 
 
 def _shown(value: Any) -> str:
-    """A value in a message; a long one by its beginning."""
     return f"{value!r:.60}"
 
 

@@ -59,21 +59,18 @@ class HallusionBench(FileBenchmark, Judged, Unjudging):
 
     @property
     def judge(self) -> Judge:
-        """Who decides; chosen when it is first needed, so that listing items needs no endpoint."""
+        """Chosen when it is first needed, so that listing items needs no endpoint."""
         if self._judge is None:
             self._judge = get_judge()
         return self._judge
 
     def judge_name(self) -> str:
-        """Who judges."""
         return self.judge.name
 
     def check(self) -> None:
-        """Find the questions."""
         self.find(FILE)
 
     def load(self, split: str) -> Sequence[Item]:
-        """The VD rows, or all."""
         path = self.find(FILE)
         where = f"{str(path)!r} is not HallusionBench's list"
         rows = check_rows(read_json(path), _SHAPE, where)
@@ -99,27 +96,23 @@ class HallusionBench(FileBenchmark, Judged, Unjudging):
         return ImageFile(self.folder, places, self.source, from_data=True)
 
     def score(self, item: Item, response: str) -> float:
-        """1 if the judge finds the response correct, else 0."""
         return self.scores(item, [response])[0]
 
     def scores(self, item: Item, responses: Sequence[str]) -> list[float]:
-        """The same for several responses to one item, judged in parallel."""
         verdicts = self.verdicts([item] * len(responses), responses)
         return [float(verdict == "correct") for verdict in verdicts]
 
     def verdicts(self, items: Sequence[Item], responses: Sequence[str]) -> list[Verdict]:
-        """The judge's verdicts, one per item; many at once are judged in parallel."""
         self.notes = self.judge.notes
         return self.judge.verdicts(_cases(items, responses))
 
     def unjudged(self, items: Sequence[Item], responses: Sequence[str]) -> dict[int, str]:
-        """Those that the judge cannot judge, where it can tell."""
         judge = self.judge
         cases = _cases(items, responses)
         return judge.unjudged(cases) if isinstance(judge, FallibleJudge) else {}
 
     def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
-        """correctness, aAcc, fAcc and qAcc; groups are made of the items given."""
+        """Return correctness, aAcc, fAcc and qAcc; groups are made of the items given."""
         verdicts = self.verdicts(items, responses)
         unjudged = self.unjudged(items, responses)
         if not verdicts:
@@ -150,7 +143,7 @@ def _cases(items: Sequence[Item], responses: Sequence[str]) -> list[Case]:
 
 
 def _no_figure(truth: dict[str, Any]) -> bool:
-    """Whether a question is asked without an image: figure 0 of the VS sets is none."""
+    """Return whether a question is asked without an image: figure 0 of the VS sets is none."""
     return bool(truth["category"] == "VS" and truth["figure_id"] == "0")
 
 

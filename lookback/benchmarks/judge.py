@@ -56,7 +56,7 @@ class Judge(Protocol):
     notes: list[str]
 
     def verdicts(self, cases: Sequence[Case]) -> list[Verdict]:
-        """A verdict for each case, in their order."""
+        """Return a verdict for each case, in their order."""
 
 
 @runtime_checkable
@@ -64,7 +64,7 @@ class FallibleJudge(Protocol):
     """A judge that may be unable to judge a case, which then counts as unparsable."""
 
     def unjudged(self, cases: Sequence[Case]) -> dict[int, str]:
-        """The positions of those it was unable to judge, each with the reason."""
+        """Return the positions of those that it was unable to judge, each with the reason."""
         ...
 
 
@@ -80,16 +80,15 @@ class RuleJudge:
         ]
 
     def verdicts(self, cases: Sequence[Case]) -> list[Verdict]:
-        """By the response's yes or no; a response without one is unparsable."""
         return [self._verdict(case) for case in cases]
 
     def _verdict(self, case: Case) -> Verdict:
-        said = yes_or_no(case.prediction)
-        if said is None:
+        answer = yes_or_no(case.prediction)
+        if answer is None:
             return "unparsable"
-        if said == "unsure":
+        if answer == "unsure":
             return "unclear"
-        return "correct" if said == case.answer else "incorrect"
+        return "correct" if answer == case.answer else "incorrect"
 
 
 def get_judge(
@@ -109,7 +108,7 @@ def get_judge(
         key: its API key; by default OPENAI_API_KEY. Not needed where a URL is given.
         cache: the file that keeps the model's replies; see `LanguageModelJudge`.
         progress: called after each reply.
-        prompt: what the model is asked, one of `judge_prompts.PROMPTS`; by default "official".
+        prompt: what the model is asked, one of `PROMPTS`; by default "official".
 
     Raises:
         ValueError: an endpoint or a prompt is asked for without a model, OpenAI's endpoint
@@ -118,9 +117,9 @@ def get_judge(
     model = model or os.environ.get(MODEL_VARIABLE)
     if not model:
         if url or key or cache or prompt:
-            given = "endpoint" if url or key or cache else "prompt"
+            setting = "endpoint" if url or key or cache else "prompt"
             raise ValueError(
-                f"a judge's {given} is given but no model: "
+                f"a judge's {setting} is given but no model: "
                 f"name one with --judge-model or {MODEL_VARIABLE}"
             )
         return RuleJudge()
@@ -154,7 +153,7 @@ Predicted answer: {prediction}
 
 Reply with one word:"""
 
-# The only one until version 0.2, letter for letter, so that replies kept then are found.
+# That of version 0.1, letter for letter: it asks for agreement.
 _BRIEF = """You grade an answer about an image that you cannot see. Go by the reference answer only.
 
 Question: {question}
@@ -170,18 +169,13 @@ PROMPTS = {OFFICIAL: _OFFICIAL, "brief": _BRIEF}
 
 
 def check_prompt(name: str) -> str:
-    """The name, if there is such a prompt.
-
-    Raises:
-        ValueError: there is none; the message lists those there are.
-    """
+    """Return the name if there is such a prompt; raise ValueError, which lists them, if not."""
     if name not in PROMPTS:
         raise ValueError(f"no judge's prompt named {name!r}; there are: {', '.join(PROMPTS)}")
     return name
 
 
 def fill_prompt(case: Case, name: str = OFFICIAL) -> str:
-    """What the model is asked about a case."""
     return PROMPTS[name].format(
         question=case.question, details=case.details, prediction=case.prediction.strip()
     )
@@ -234,7 +228,7 @@ class Endpoint:
         return self.hide(f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}/")
 
     def hide(self, text: str) -> str:
-        """A text with every spelling of the key, and of what the URL has of one, replaced."""
+        """Return a text with every spelling of the key, and of the URL's secrets, replaced."""
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
         return text
@@ -261,6 +255,6 @@ class Endpoint:
 
 
 def _without_secrets(url: str, key: str | None) -> str:
-    """A URL that may be none: without what stands where a secret could."""
+    """Return a URL, perhaps a broken one, without what stands where a secret could."""
     plain = re.sub(r"^([^/]*//)?[^/]*@", rf"\1{HIDDEN}@", url.partition("?")[0])
     return plain.replace(key, HIDDEN) if key else plain

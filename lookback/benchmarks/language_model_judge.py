@@ -1,7 +1,8 @@
-"""Asynchronous work for a caller who waits: one event loop per process, in a thread of its own.
+"""A language model as the judge: an OpenAI-compatible endpoint, asked once for each prompt.
 
-The caller's thread only waits, so it hears Ctrl-C at once; and it may have an event loop already,
-as in a notebook. The thread is a daemon: nobody waits for what is under way when a program ends.
+Attempts are counted here and not by the openai client, whose retries know neither a reply that is
+broken though its status is 200 (half of the JSON, a gateway's page, no text) nor a limit of time
+for a whole reply, however it drips.
 """
 
 from __future__ import annotations
@@ -37,10 +38,17 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+CACHE_VARIABLE = "LOOKBACK_CACHE"
+LONGEST_PAUSE = 60.0  # seconds
+_LABEL = re.compile(r"\b(not correct|incorrect|correct|unclear)\b")
 
 
 def run_in_background(work: Coroutine[Any, Any, T]) -> T:
-    """The work's result; whatever interrupts the caller ends the work too."""
+    """Return the work's result; whatever interrupts the caller ends the work too.
+
+    The caller's thread only waits, so that Ctrl-C is heard at once; and it may have an event loop
+    already, as in a notebook.
+    """
     future = asyncio.run_coroutine_threadsafe(work, _loop(os.getpid()))
     try:
         return future.result()
@@ -50,38 +58,27 @@ def run_in_background(work: Coroutine[Any, Any, T]) -> T:
 
 @cache
 def _loop(process: int) -> asyncio.AbstractEventLoop:
-    """The loop of a process; a forked child has none of its parent's threads."""
+    """Return the event loop of a process; a forked child has none of its parent's threads."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name=f"lookback-{process}", daemon=True).start()
     return loop
 
 
-CACHE_VARIABLE = "LOOKBACK_CACHE"
-
-
 def default_cache() -> Path:
-    """The file used unless another is named: judge.jsonl in LOOKBACK_CACHE or the user's cache."""
+    """Return the file used unless another is named, in LOOKBACK_CACHE or the user's cache."""
     if folder := os.environ.get(CACHE_VARIABLE):
         return Path(folder).expanduser() / "judge.jsonl"
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "lookback" / "judge.jsonl"
 
 
-def content_key(model: str, prompt: str, endpoint: str | None = None) -> str:
-    """The same for the same question to the same model of the same endpoint.
-
-    Args:
-        model: its name there: two endpoints may have two models of one name.
-        prompt: the question.
-        endpoint: its URL without anything secret; None for the keys of older files, which do not
-            know it.
-    """
-    known = [model, prompt] if endpoint is None else [endpoint, model, prompt]
-    return hashlib.sha256(json.dumps(known).encode()).hexdigest()
+def content_key(endpoint: str, model: str, prompt: str) -> str:
+    """Return a hash of the question, the model and the endpoint's URL without its secrets."""
+    return hashlib.sha256(json.dumps([endpoint, model, prompt]).encode()).hexdigest()
 
 
 class ReplyCache:
-    """Replies by content key, in memory and in a file.
+    """Replies by content key, in memory and in a file to which several processes may append.
 
     Args:
         path: the file; it and its folder are made when the first reply is added.
@@ -89,53 +86,29 @@ class ReplyCache:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
-        self._replies = _read(path)
+        self._replies: dict[str, str] = {}
+        for line in path.read_bytes().splitlines() if path.exists() else ():
+            try:
+                entry = json.loads(line)
+                self._replies[entry["key"]] = str(entry["reply"])
+            except (ValueError, TypeError, KeyError, RecursionError):
+                continue  # torn, by a process that was killed, or not ours
 
     def __len__(self) -> int:
         return len(self._replies)
 
     def get(self, key: str) -> str | None:
-        """The reply, or None if there is none yet."""
         return self._replies.get(key)
 
     def add(self, key: str, model: str, reply: str) -> None:
         """Keep a reply; on return it is in the file."""
-        line = json.dumps({"key": key, "model": model, "reply": reply}, ensure_ascii=False) + "\n"
-        with self._lock:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            torn = not _ends_with_newline(self.path)
-            with open(self.path, "ab", buffering=0) as file:
-                # JSON's own spelling of half a character, which UTF-8 cannot hold.
-                file.write((("\n" if torn else "") + line).encode("utf-8", "backslashreplace"))
-            self._replies[key] = reply
-
-
-def _read(path: Path) -> dict[str, str]:
-    """What whole lines of the file say; others are as if they had never been written."""
-    replies: dict[str, str] = {}
-    if not path.exists():
-        return replies
-    for line in path.read_bytes().splitlines():
-        try:
-            entry = json.loads(line)
-            replies[entry["key"]] = str(entry["reply"])
-        except (ValueError, TypeError, KeyError, RecursionError):
-            continue
-    return replies
-
-
-def _ends_with_newline(path: Path) -> bool:
-    try:
-        with open(path, "rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) == b"\n"
-    except OSError:  # there is no file yet, or an empty one
-        return True
-
-
-LONGEST_PAUSE = 60.0  # seconds
-_LABEL = re.compile(r"\b(not correct|incorrect|correct|unclear)\b")
+        line = json.dumps({"key": key, "model": model, "reply": reply}, ensure_ascii=False)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "ab", buffering=0) as file:
+            # A break before it as well: the last line may be torn. In JSON's own spelling of half a
+            # character, which UTF-8 cannot hold.
+            file.write(f"\n{line}\n".encode("utf-8", "backslashreplace"))
+        self._replies[key] = reply
 
 
 class JudgeError(OSError):
@@ -153,14 +126,14 @@ class LanguageModelJudge(FallibleJudge):
         model: its name at the endpoint.
         url: the endpoint's base URL; None for OPENAI_BASE_URL, else OpenAI's own.
         key: its API key; endpoints of one's own often need none.
-        cache: the file that keeps the replies; None for `reply_cache.default_cache`.
+        cache: the file that keeps the replies; None for `default_cache`.
         workers: how many requests are under way at once.
         attempts: how often a request is made before giving up.
         pause: seconds before the second attempt, doubled for each further one; an endpoint that
             names a longer time is heard.
         timeout: seconds until an attempt counts as failed, unless its whole reply is there.
         progress: called after each reply with the number done and the number to do.
-        prompt: what it is asked, one of `judge_prompts.PROMPTS`; the judge's name says which.
+        prompt: what it is asked, one of `judge.PROMPTS`; the judge's name says which.
 
     Raises:
         ValueError: the URL, the key or the model's name cannot be sent, or there is no such prompt.
@@ -188,11 +161,9 @@ class LanguageModelJudge(FallibleJudge):
         self._workers, self._attempts, self._pause = workers, attempts, pause
         self._timeout, self._progress = timeout, progress
         self._options: dict[str, Any] = {"temperature": 0}
-        self._cache_is_named = bool(cache)
-        self._old: set[str] = set()
 
     def verdicts(self, cases: Sequence[Case]) -> list[Verdict]:
-        """A verdict for each case; what is asked twice, here or in an earlier run, is asked once.
+        """Return a verdict for each case; no prompt is asked twice, here or in a later run.
 
         Raises:
             JudgeError: the endpoint refused, or kept failing. Replies that came are kept.
@@ -201,47 +172,28 @@ class LanguageModelJudge(FallibleJudge):
         missing = {
             text: None
             for text in prompts
-            if half_character(text) is None and self._kept(text) is None
+            if half_character(text) is None and self._reply(text) is None
         }
         if missing:
             run_in_background(self._ask_all(list(missing)))
-        return [parse_verdict(self._kept(text) or "") for text in prompts]
+        return [parse_verdict(self._reply(text) or "") for text in prompts]
 
     def unjudged(self, cases: Sequence[Case]) -> dict[int, str]:
-        """Cases that cannot be asked, or whose reply is no text: half a character is none."""
-        found = {}
+        """Return cases with half a character, which is no text, in the prompt or in the reply."""
+        reasons = {}
         for number, case in enumerate(cases):
             text = fill_prompt(case, self._prompt)
             if (half := half_character(text)) is not None:
-                found[number] = f"half a character, {half!r}, cannot be shown to the judge"
-            elif (half := half_character(self._kept(text) or "")) is not None:
-                found[number] = f"the judge's reply has half a character, {half!r}"
-        return found
+                reasons[number] = f"half a character, {half!r}, cannot be shown to the judge"
+            elif (half := half_character(self._reply(text) or "")) is not None:
+                reasons[number] = f"the judge's reply has half a character, {half!r}"
+        return reasons
 
-    def _kept(self, text: str) -> str | None:
-        """The reply to a prompt, if there is one."""
-        reply = self.cache.get(content_key(self.model, text, self.endpoint.shown))
-        return self._kept_before(text) if reply is None else reply
+    def _key(self, prompt: str) -> str:
+        return content_key(self.endpoint.shown, self.model, prompt)
 
-    def _kept_before(self, text: str) -> str | None:
-        """The reply in a file of an older version, which did not write down who gave it.
-
-        Only a file that the user names is trusted to be this endpoint's: the usual one has the
-        replies of all.
-        """
-        key = content_key(self.model, text)
-        reply = self.cache.get(key)
-        if reply is None:
-            return None
-        self._old.add(key)
-        file, count = str(self.cache.path), len(self._old)
-        self.notes[:] = [
-            f"{count} verdicts are from {file!r}, which does not say which endpoint gave them"
-            if self._cache_is_named
-            else f"{count} replies in {file!r} do not say which endpoint gave them, and were asked "
-            "for again; --judge-cache with that file takes them"
-        ]
-        return reply if self._cache_is_named else None
+    def _reply(self, prompt: str) -> str | None:
+        return self.cache.get(self._key(prompt))
 
     async def _ask_all(self, prompts: list[str]) -> None:
         gate, done = asyncio.Semaphore(self._workers), 0
@@ -250,8 +202,7 @@ class LanguageModelJudge(FallibleJudge):
             nonlocal done
             async with gate:
                 reply = await self._ask(text)
-            key = content_key(self.model, text, self.endpoint.shown)
-            self.cache.add(key, self.model, self.endpoint.hide(reply))
+            self.cache.add(self._key(text), self.model, self.endpoint.hide(reply))
             done += 1
             if self._progress:
                 self._progress(done, len(prompts))
@@ -264,7 +215,7 @@ class LanguageModelJudge(FallibleJudge):
             raise failures.exceptions[0] from None
 
     async def _ask(self, text: str) -> str:
-        """The model's reply, after as many attempts as it takes and is allowed."""
+        """Return the model's reply, after as many attempts as it takes and is allowed."""
         import openai
 
         broken = (
@@ -296,7 +247,7 @@ class LanguageModelJudge(FallibleJudge):
         )
 
     def _error(self, what: str) -> JudgeError:
-        """An error of the endpoint, without what caused it: that may quote the key."""
+        """Return an error of the endpoint, without its cause, which may quote the key."""
         where = f"the judge {self.model!r} at {self.endpoint.shown}"
         error = JudgeError(f"{where} {self.endpoint.hide(what)}")
         error.__suppress_context__ = True
@@ -309,24 +260,24 @@ class LanguageModelJudge(FallibleJudge):
         try:
             content = reply.choices[0].message.content
         except (AttributeError, IndexError, TypeError):
-            said = self.endpoint.hide(str(reply))
-            raise BrokenReply(f"a reply that is no chat completion: {said[:80]!r}") from None
+            shown = self.endpoint.hide(str(reply))[:80]
+            raise BrokenReply(f"a reply that is no chat completion: {shown!r}") from None
         if not isinstance(content, str) or not content.strip():
             raise BrokenReply("a reply without text")
         return content
 
     def _wait(self, attempt: int, failure: Exception | None) -> float:
-        """Seconds before the next attempt: doubled each time, or as long as the endpoint asks."""
+        """Return seconds before the next attempt: doubled each time, or what the endpoint says."""
         wait = self._pause * float(2 ** (attempt - 1)) * random.uniform(0.75, 1.25)
         response = getattr(failure, "response", None)
-        asked = response.headers.get("retry-after", "") if response is not None else ""
-        if re.fullmatch(r"\d+(\.\d+)?", asked):
-            wait = max(wait, float(asked))
+        retry_after = response.headers.get("retry-after", "") if response is not None else ""
+        if re.fullmatch(r"\d+(\.\d+)?", retry_after):
+            wait = max(wait, float(retry_after))
         return min(wait, LONGEST_PAUSE)
 
 
 def parse_verdict(reply: str) -> Verdict:
-    """The verdict in a model's reply.
+    """Return the verdict in a model's reply.
 
     A reply that begins with a verdict, or has one alone, says it. Anything else is unparsable, and
     so is what is no whole text.
@@ -341,7 +292,7 @@ def parse_verdict(reply: str) -> Verdict:
 
 
 def _without_thoughts(reply: str) -> str:
-    """The reply without `<think>...</think>`; one that is not closed stays."""
+    """Return the reply without `<think>...</think>`; one that is not closed stays."""
     kept, done = [], 0
     while (start := reply.find("<think>", done)) >= 0:
         end = reply.find("</think>", start)

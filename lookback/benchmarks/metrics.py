@@ -39,7 +39,6 @@ class Metric:
     """A registered metric.
 
     Attributes:
-        name: what users call it.
         function: from a response and the right answers to a number from 0 to 1.
         about: a line on what it is.
         needs_question: whether the function takes the question, too, as `question`.
@@ -52,27 +51,22 @@ class Metric:
 
     @property
     def origin(self) -> object:
-        """The function."""
         return self.function
 
     def __call__(self, response: str, answers: Sequence[str], question: str = "") -> float:
-        """How good a response is.
-
-        Raises:
-            MetricError: the function failed, or gave no number from 0 to 1.
-        """
+        """Return the quality of a response; raise MetricError if the function gives none."""
         more = {"question": question} if self.needs_question else {}
         try:
-            found = self.function(response, list(answers), **more)
+            value = self.function(response, list(answers), **more)
         except BaseException as error:
             if not METRICS.own(self.name) or is_interrupt(error):  # its messages are ours already
                 raise
             raise MetricError(f"metric {self.name!r} failed: {error_line(error)}") from error
-        if not isinstance(found, (numbers.Real, np.bool_)) or not 0 <= float(found) <= 1:
+        if not isinstance(value, (numbers.Real, np.bool_)) or not 0 <= float(value) <= 1:
             raise MetricError(
-                f"metric {self.name!r} gave {found!r:.60}: it must give a number from 0 to 1"
+                f"metric {self.name!r} gave {value!r:.60}: it must give a number from 0 to 1"
             )
-        return float(found)
+        return float(value)
 
 
 def metric(name: str, *, needs_question: bool = False) -> Callable[[F], F]:
@@ -113,8 +107,8 @@ def exact(response: str, answers: list[str]) -> float:
 @metric("contains")
 def contains(response: str, answers: list[str]) -> float:
     """1 if an answer stands in the response, as whole words."""
-    said = f" {normalised(response)} "
-    return float(any(f" {normalised(answer)} " in said for answer in answers))
+    words = f" {normalised(response)} "
+    return float(any(f" {normalised(answer)} " in words for answer in answers))
 
 
 @metric("vqa", needs_question=True)
@@ -159,8 +153,8 @@ _OPTION = re.compile(r"\s*(?:\(([A-Za-z])\)|\[([A-Za-z])\]|([A-Z])[).:](?=\s|$)|
 
 
 def _option(text: str) -> tuple[str, str]:
-    """The letter and the text of an option; each is empty if it is not there."""
-    found = _OPTION.match(text.strip())
-    if not found:
+    """Return the letter and the text of an option; each is empty if it is not there."""
+    match = _OPTION.match(text.strip())
+    if not match:
         return "", text.strip()
-    return next(filter(None, found.groups())).upper(), text.strip()[found.end() :].strip()
+    return next(filter(None, match.groups())).upper(), text.strip()[match.end() :].strip()

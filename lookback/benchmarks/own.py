@@ -27,6 +27,7 @@ from lookback.benchmarks.base import (
     LeavingOut,
     MeanOfScores,
     benchmark,
+    check_limit,
     mean_percent,
 )
 from lookback.benchmarks.files import MissingFile
@@ -47,7 +48,7 @@ SHOWN = 3  # broken lines that an error names
 
 
 def own_name(data: str | os.PathLike[str] | RemotePath) -> str:
-    """The name of the benchmark that a file is."""
+    """Return the name of the benchmark that a file is."""
     return f"{NAME}:{whole_text(to_path(data).stem)}"
 
 
@@ -85,11 +86,7 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
 
     @property
     def path(self) -> AnyPath:
-        """The file.
-
-        Raises:
-            MissingFile: none is given, or there is none.
-        """
+        """The file; raises MissingFile if none is given, or there is none."""
         if self.data is None:
             raise MissingFile(f"no file is given: name one with --data FILE. Needed: {self.source}")
         if not self.data.is_file():
@@ -98,15 +95,13 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
         return self.data
 
     def items(self, split: str = "all", limit: int | None = None) -> Sequence[Item]:
-        """The items in the file's order; the only split is "all"."""
         if split != "all":
             raise ValueError(f"no split named {split!r}; there is: all")
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit = {limit}: give a number of items, or None for all")
+        check_limit(limit)
         return self._content[0][:limit]
 
     def fingerprint(self) -> str:
-        """The SHA-256 of the file; and how many lines are left out, as that shifts the others.
+        """Return the file's SHA-256, and how many lines are left out, which shifts the others.
 
         It is not the file's alone: a line's metric may be known in one process (--plugin) only.
         """
@@ -115,32 +110,30 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
         return f"{digest} without {count} lines" if count else digest
 
     def left_out(self) -> list[str]:
-        """The lines that cannot be used: their numbers, and what is wrong."""
         return [str(problem) for problem in self._content[1]]
 
     def score(self, item: Item, response: str) -> float:
-        """By the item's metric; NaN without answers."""
         if "answers" not in item.truth:
             return math.nan
         metric = METRICS.get(item.truth["metric"])
         return metric(response, item.truth["answers"], item.question)
 
     def aggregate(self, items: Sequence[Item], responses: Sequence[str]) -> dict[str, float]:
-        """The mean quality of the items that have answers; of several metrics, each one's too."""
+        """Return the mean quality of the items that have answers, and that by each metric."""
         by_metric: dict[str, list[float]] = {}
         for item, response in zip(items, responses, strict=True):
             if "answers" in item.truth:
                 by_metric.setdefault(item.truth["metric"], []).append(self.score(item, response))
         if not by_metric:
             raise ValueError("no items to aggregate: none of them has answers")
-        found = {"quality": mean_percent([v for values in by_metric.values() for v in values])}
+        metrics = {"quality": mean_percent([v for values in by_metric.values() for v in values])}
         if len(by_metric) > 1:
-            found |= {f"quality_{m}": mean_percent(v) for m, v in sorted(by_metric.items())}
-        return found
+            metrics |= {f"quality_{m}": mean_percent(v) for m, v in sorted(by_metric.items())}
+        return metrics
 
     @cached_property
     def _content(self) -> tuple[list[Item], list[Problem]]:
-        """The items, and what was wrong with other lines; the file is read once."""
+        """The items, and what is wrong with other lines; the file is read once."""
         path = self.path
         items, problems, used = self.read_items(read_lines(path), path.parent)
         if not items:
@@ -151,7 +144,7 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
     def read_items(
         self, lines: Iterable[tuple[int, dict[str, Any] | ValueError]], folder: AnyPath
     ) -> tuple[list[tuple[int, Item]], list[Problem], list[dict[str, Any]]]:
-        """The items of lines, with their numbers; what is wrong with others; what was used.
+        """Return items with their lines' numbers, what is wrong with others, and what was used.
 
         Args:
             lines: as `own_file.read_lines` gives them.
@@ -174,11 +167,6 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
         return list(items.values()), problems, used
 
     def _item(self, number: int, entry: dict[str, Any], folder: AnyPath) -> Item:
-        """The item of a line.
-
-        Raises:
-            ValueError: the line is broken; it says how.
-        """
         check_texts(entry)
         name = read_id(entry["id"]) if "id" in entry else str(number)
         if not name:
@@ -209,7 +197,7 @@ class OwnData(MeanOfScores, Fingerprinted, LeavingOut):
         )
 
     def _notes(self, entries: list[dict[str, Any]]) -> list[str]:
-        """What a user should know about the lines that are used."""
+        """Return what a user should know about the lines that are used."""
         total = len(entries)
         compared = [entry for entry in entries if "answers" in entry]
         unnamed = sum("metric" not in entry for entry in compared) if self.metric is None else 0
@@ -244,7 +232,7 @@ def _from_messages(
 
 
 def _part(part: Part, folder: AnyPath) -> Part:
-    """A part of a conversation, its files found from anywhere."""
+    """Return a part of a conversation, its files as absolute paths."""
     if part.kind == "text":
         return part
     if part.kind == "video" and not isinstance(part.media, (str, os.PathLike)):
@@ -253,11 +241,7 @@ def _part(part: Part, folder: AnyPath) -> Part:
 
 
 def _image(value: Any, folder: AnyPath) -> str | bytes:
-    """What `load_image` takes, with a path that is found from anywhere.
-
-    Raises:
-        ValueError: it is none, or a path that leads out of the folder.
-    """
+    """Return what `load_image` takes; a path becomes an absolute one."""
     if isinstance(value, dict):  # {"bytes": ..., "path": ...}, as datasets' Parquet files have it
         value = value.get("bytes") or value.get("path")
     if isinstance(value, bytes):
@@ -273,7 +257,7 @@ def _image(value: Any, folder: AnyPath) -> str | bytes:
 
 
 def _key(name: str) -> str:
-    """A key as a message shows it: quoted if it could not be seen."""
+    """Return a key for a message: quoted if it could not be seen."""
     return name if name.strip() and name.isprintable() else repr(name)
 
 
@@ -286,7 +270,7 @@ def _answers(value: Any) -> list[str]:
 
 
 def _answer(value: Any) -> str:
-    """An answer as text; a number as people write it."""
+    """Return an answer as text; a number as people write it."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -299,7 +283,7 @@ def _answer(value: Any) -> str:
 
 
 def nothing_used(name: str, problems: list[Problem]) -> str:
-    """What is said of a file no line of which can be used."""
+    """Say of a file that none of its lines can be used."""
     if not problems:
         return f"{name} has no items"
     named = "; ".join(map(str, problems[:SHOWN]))

@@ -29,13 +29,10 @@ CELL = 64
 
 
 def read_lines(path: AnyPath) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
-    """Every line by its number, without keys that are null; or what is wrong with it.
+    """Return every line by its number, without keys that are null; or what is wrong with it.
 
     A number is what an editor or a spreadsheet shows: the head of a CSV file is line 1. Rows of a
     Parquet file are counted from 1.
-
-    Raises:
-        ValueError: the whole file cannot be read.
     """
     kind = path.suffix.lower()
     if kind not in READERS:
@@ -48,7 +45,7 @@ def _jsonl(path: AnyPath) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
 
 
 def parse_jsonl(data: bytes) -> Iterator[tuple[int, dict[str, Any] | ValueError]]:
-    """Lines as `read_lines` gives them, of the content of a .jsonl file."""
+    """Yield the lines of a .jsonl file's content as `read_lines` gives them."""
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -109,11 +106,7 @@ def _parquet(path: AnyPath) -> Iterator[tuple[int, dict[str, Any] | ValueError]]
 
 
 def _unpacked_rows(path: AnyPath) -> list[dict[str, Any]]:
-    """All rows of a Parquet file, counted before they are made: what repeats is stored once.
-
-    Raises:
-        LimitError: they are too large; a small file can hold terabytes.
-    """
+    """Return all rows of a Parquet file, counted before they are made: a small one can be huge."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -171,22 +164,18 @@ class _Counter:
         DATA_MIB.check(content + CELL * values, f"{self.name}, unpacked,")
 
     def rows(self, batches: Iterable[Any]) -> list[dict[str, Any]]:
-        """The rows of batches, each counted before its values are made.
-
-        Raises:
-            LimitError: they are too large, with all that was counted before.
-        """
-        found: list[dict[str, Any]] = []
+        """Return the rows of batches, each counted before its values are made."""
+        rows: list[dict[str, Any]] = []
         for batch in batches:
             for content, values in ((0, batch.num_rows), *map(_measure, batch.columns)):
                 self.total = self.total[0] + content, self.total[1] + values
             self.check(*self.total)
-            found += batch.to_pylist()
-        return found
+            rows += batch.to_pylist()
+        return rows
 
 
 def _measure(array: Any) -> tuple[int, int]:
-    """The bytes of an array's content once nothing is shared, and how many values it has."""
+    """Return the bytes of an array's content if nothing is shared, and how many values it has."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -206,17 +195,16 @@ def _measure(array: Any) -> tuple[int, int]:
 
 
 def _parsed(cells: dict[str, Any], lists: tuple[str, ...] = LISTS) -> dict[str, Any] | ValueError:
-    """Cells with their JSON read."""
-    found = dict(cells)
+    parsed = dict(cells)
     for key in lists:
-        if key in found and found[key].lstrip().startswith("["):
-            found[key] = _list_or_text(found[key])
-    if isinstance(found.get("messages"), str):
+        if key in parsed and parsed[key].lstrip().startswith("["):
+            parsed[key] = _list_or_text(parsed[key])
+    if isinstance(parsed.get("messages"), str):
         try:
-            found["messages"] = json.loads(found["messages"])
+            parsed["messages"] = json.loads(parsed["messages"])
         except (ValueError, RecursionError) as error:
             return ValueError(f"the messages are not JSON: {error}")
-    return found
+    return parsed
 
 
 def _list_or_text(cell: str) -> Any:

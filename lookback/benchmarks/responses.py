@@ -82,7 +82,7 @@ def read_responses(
     """
     names = [(item.id, *item.aliases) for item in items]
     by_id = {name: index for index, own in enumerate(names) for name in own}
-    found: dict[int, tuple[int, str]] = {}  # item's index to line and response
+    matched: dict[int, tuple[int, str]] = {}  # item's index to line and response
     problems: list[Problem] = []
     given = known = 0
     for number, line in enumerate(_lines(path), start=1):
@@ -96,20 +96,20 @@ def read_responses(
                 raise ValueError(f"unknown id {name!r}: not among {known_as}")
             index = by_id[name]
             known += 1
-            if index in found:
-                raise ValueError(f"duplicate id {name!r}: line {found[index][0]} has it already")
+            if index in matched:
+                raise ValueError(f"duplicate id {name!r}: line {matched[index][0]} has it already")
         except ValueError as error:
             problems.append(Problem(number, str(error)))
         else:
-            found[index] = (number, response)
-    indices = sorted(found)
-    missing = [own[0] for index, own in enumerate(names) if index not in found]
+            matched[index] = (number, response)
+    indices = sorted(matched)
+    missing = [own[0] for index, own in enumerate(names) if index not in matched]
     if missing:
         problems.append(Problem(None, _missing(missing, len(items))))
     return Matched(
         [items[index] for index in indices],
-        [found[index][1] for index in indices],
-        [found[index][0] for index in indices],
+        [matched[index][1] for index in indices],
+        [matched[index][0] for index in indices],
         len(missing),
         problems,
         given,
@@ -126,18 +126,14 @@ def _lines(path: str | os.PathLike[str] | bytes) -> list[bytes]:
 
 
 def name_of(responses: str | os.PathLike[str] | bytes) -> str:
-    """What messages call a file of responses, or the bytes in place of one."""
+    """Return what messages call a file of responses, or the bytes in place of one."""
     if isinstance(responses, bytes):
         return f"<{len(responses)} bytes>"
     return repr(os.fspath(responses))
 
 
 def read_line(line: str | bytes) -> tuple[str, dict[str, Any]]:
-    """The id, as a string, and all entries of one line.
-
-    Raises:
-        ValueError: it is no JSON object, or has no id.
-    """
+    """Return the id, as a string, and all entries of one line."""
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -148,20 +144,11 @@ def read_line(line: str | bytes) -> tuple[str, dict[str, Any]]:
 
 
 def response_of(entry: dict[str, Any]) -> str:
-    """The response of a line.
-
-    Raises:
-        ValueError: it has none, or one that is no response.
-    """
     return check_response(_value(entry, RESPONSE_KEYS))
 
 
 def check_response(response: Any) -> str:
-    """Return a response as it is.
-
-    Raises:
-        ValueError: it is no string, too long, or no text that a file can hold.
-    """
+    """Return a response; raise ValueError if it is no string, too long or no whole text."""
     if not isinstance(response, str):
         raise ValueError(f"the response is not a string but {response!r:.60}")
     TEXT_CHARACTERS.check(len(response), "the response")
@@ -176,11 +163,7 @@ def _value(entry: dict[str, Any], keys: tuple[str, ...]) -> Any:
 
 
 def read_id(value: Any) -> str:
-    """An id as a string: 42, 42.0 and "42" are the same.
-
-    Raises:
-        ValueError: it is neither a number nor a string.
-    """
+    """Return an id as a string: 42, 42.0 and "42" are the same."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError(f"the id is neither a number nor a string but {value!r:.60}")
     if isinstance(value, float) and value.is_integer():

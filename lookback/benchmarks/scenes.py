@@ -17,6 +17,7 @@ from lookback.benchmarks.base import (
     Mentioning,
     all_right,
     benchmark,
+    check_limit,
     f1,
     mean_percent,
     share,
@@ -38,6 +39,10 @@ from lookback.scenes.scene import (
 )
 from lookback.scenes.world import CATEGORIES, COLORS, GROUPS, PLACES, ROWS
 
+Rng = np.random.Generator
+Composed = tuple[Scene, str, dict[str, Any]]
+"""Scene, question and truth of an item."""
+
 
 class ScenesTask(MeanOfScores):
     """A `Benchmark` over generated scenes."""
@@ -52,15 +57,11 @@ class ScenesTask(MeanOfScores):
         self.notes: list[str] = []
 
     @abstractmethod
-    def compose(
-        self, seed: int, index: int, rng: np.random.Generator
-    ) -> tuple[Scene, str, dict[str, Any]]:
-        """Scene, question and truth of the item at `index`; `rng` is the same for all of a seed."""
+    def compose(self, seed: int, index: int, rng: Rng) -> Composed:
+        """Make the item at an index; `rng` is the same for all of a seed."""
 
     def items(self, split: str = "test", limit: int | None = None) -> Sequence[Item]:
-        """The first `limit` items of a split (all if None), made on access."""
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit = {limit}: give a number of items, or None for all")
+        check_limit(limit)
         size = split_size(split)
         return Items(range(size if limit is None else min(limit, size)), partial(self._item, split))
 
@@ -81,11 +82,11 @@ class DescriptionTask(ScenesTask, Mentioning):
 
     @abstractmethod
     def truth(self, scene: Scene) -> dict[str, Any]:
-        """What the metric needs to know of a scene."""
+        """Return what the metric needs to know of a scene."""
 
     @abstractmethod
     def there(self, item: Item) -> set[str]:
-        """The categories of which there is a thing."""
+        """Return the categories of which there is a thing."""
 
     @abstractmethod
     def precision_recall(self, item: Item, response: str) -> tuple[float, float]:
@@ -93,21 +94,16 @@ class DescriptionTask(ScenesTask, Mentioning):
 
     @abstractmethod
     def hallucinations(self, pairs: Pairs) -> dict[str, float]:
-        """The task's numbers that are better when lower, in per cent."""
+        """Return the task's numbers that are better when lower, in per cent."""
 
-    def compose(
-        self, seed: int, index: int, rng: np.random.Generator
-    ) -> tuple[Scene, str, dict[str, Any]]:
-        """A scene and what is in it."""
+    def compose(self, seed: int, index: int, rng: Rng) -> Composed:
         scene = sample_scene(seed, rng)
         return scene, self.prompt, self.truth(scene)
 
     def score(self, item: Item, response: str) -> float:
-        """F1 of one response."""
         return f1(*self.precision_recall(item, response))
 
     def mentions(self, item: Item, response: str) -> list[tuple[int, int, bool]]:
-        """Where the response names things as there, and whether they are: (start, end, right)."""
         at, there = origins(response), self.there(item)
         return [
             (at[m.at[0]], at[m.at[1] - 1] + 1, m.category in there)
@@ -118,7 +114,6 @@ class DescriptionTask(ScenesTask, Mentioning):
     def details(
         self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
     ) -> dict[str, float]:
-        """Mean precision and recall, and the task's own further numbers."""
         pairs = list(zip(items, responses, strict=True))
         both = [self.precision_recall(*pair) for pair in pairs]
         return {
@@ -137,29 +132,27 @@ class ScenesAmber(DescriptionTask):
     prompt = AMBER_PROMPT
 
     def truth(self, scene: Scene) -> dict[str, Any]:
-        """All its things."""
         return {"things": scene.truth()}
 
     def there(self, item: Item) -> set[str]:
-        """Those of its things."""
         return {thing["category"] for thing in item.truth["things"]}
 
     def judged(self, item: Item, response: str) -> tuple[dict[Fact, bool], set[Fact]]:
-        """The facts that a response asserts, each with its truth, and those it should assert."""
+        """Return the facts that a response asserts, each with its truth, and those it should."""
         things = [
             Thing(t["category"], t["color"], t["size"], PLACES.index(t["place"]))
             for t in item.truth["things"]
         ]
-        told = {fact: is_true(fact, things) for fact in told_facts(parse(response))}
-        return told, scene_facts(things)
+        asserted = {fact: is_true(fact, things) for fact in told_facts(parse(response))}
+        return asserted, scene_facts(things)
 
     def precision_recall(self, item: Item, response: str) -> tuple[float, float]:
-        """See the module's definitions."""
-        told, wanted = self.judged(item, response)
-        return share(sum(told.values()), len(told)), share(len(wanted & set(told)), len(wanted))
+        asserted, wanted = self.judged(item, response)
+        return share(sum(asserted.values()), len(asserted)), share(
+            len(wanted & set(asserted)), len(wanted)
+        )
 
     def hallucinations(self, pairs: Pairs) -> dict[str, float]:
-        """The share of responses with any false fact."""
         return {"hal": mean_percent([not all(self.judged(*pair)[0].values()) for pair in pairs])}
 
 
@@ -173,21 +166,17 @@ class ScenesCaption(DescriptionTask):
     prompt = CAPTION_PROMPT
 
     def truth(self, scene: Scene) -> dict[str, Any]:
-        """Its categories."""
         return {"categories": sorted({t.category for t in scene.things})}
 
     def there(self, item: Item) -> set[str]:
-        """As the truth lists them."""
         return set(item.truth["categories"])
 
     def precision_recall(self, item: Item, response: str) -> tuple[float, float]:
-        """Of the categories named and of those there, the shares that are both."""
         named, there = parse(response).categories(), self.there(item)
         hits = len(named & there)
         return share(hits, len(named)), share(hits, len(there))
 
     def hallucinations(self, pairs: Pairs) -> dict[str, float]:
-        """CHAIR_i over all mentions, CHAIR_s over responses."""
         wrong = [
             [
                 m.category not in item.truth["categories"]
@@ -200,9 +189,6 @@ class ScenesCaption(DescriptionTask):
             "chair_i": mean_percent([w for response in wrong for w in response]),
             "chair_s": mean_percent([any(response) for response in wrong]),
         }
-
-
-Rng = np.random.Generator
 
 
 class Pair(NamedTuple):
@@ -232,7 +218,7 @@ def recolor(scene: Scene, rng: Rng) -> Pair | None:
 
 
 def _expected(scene: Scene) -> list[Thing]:
-    """Single things of the scene's group that another thing of the group makes one expect."""
+    """Return single things of the group that another of the group makes one expect."""
     group = [t for t in scene.things if t.category in GROUPS[scene.group]]
     return [t for t in scene.singles() if t in group] if len(group) > 1 else []
 
@@ -289,10 +275,8 @@ class ScenesPairs(ScenesTask):
     primary = "correctness"
     per_seed = 4  # two questions times two pictures
 
-    def compose(
-        self, seed: int, index: int, rng: np.random.Generator
-    ) -> tuple[Scene, str, dict[str, Any]]:
-        """One of a pair's two questions about one of its two pictures."""
+    def compose(self, seed: int, index: int, rng: Rng) -> Composed:
+        """Return one of a pair's two questions about one of its two pictures."""
         number, member = divmod(index, self.per_seed)
         which, picture = divmod(member, 2)
         edit = EDITS[number % len(EDITS)]
@@ -309,13 +293,11 @@ class ScenesPairs(ScenesTask):
         return pair.pictures[picture], question.text, truth
 
     def score(self, item: Item, response: str) -> float:
-        """1 if the response clearly says the true answer, else 0."""
         return float(verdict(response, item.truth) is (item.truth["answer"] == "yes"))
 
     def details(
         self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
     ) -> dict[str, float]:
-        """aAcc, fAcc and qAcc; groups are made of the items given."""
         return {
             "aAcc": mean_percent(scores),
             "fAcc": all_right([item.truth["figure"] for item in items], scores),
@@ -333,10 +315,8 @@ class ScenesVQA(ScenesTask):
 
     primary = "accuracy"
 
-    def compose(
-        self, seed: int, index: int, rng: np.random.Generator
-    ) -> tuple[Scene, str, dict[str, Any]]:
-        """One question of the index's kind, about the first scene that has an answer to it."""
+    def compose(self, seed: int, index: int, rng: Rng) -> Composed:
+        """Return a question of the index's kind, about the first scene that has an answer to it."""
         question: Question | None = None
         while question is None:
             scene = sample_scene(seed, rng)
@@ -344,7 +324,6 @@ class ScenesVQA(ScenesTask):
         return scene, f"{question.text} {SHORT_HINT}", question.truth
 
     def score(self, item: Item, response: str) -> float:
-        """1 for the true answer, else 0."""
         if item.truth["kind"] == "exists":
             return float(verdict(response, item.truth) is (item.truth["answer"] == "yes"))
         return float(matches(response, item.truth))
@@ -352,7 +331,6 @@ class ScenesVQA(ScenesTask):
     def details(
         self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
     ) -> dict[str, float]:
-        """Accuracy by kind of question."""
         by_kind: dict[str, list[float]] = {}
         for item, value in zip(items, scores, strict=True):
             by_kind.setdefault(f"accuracy_{item.truth['kind']}", []).append(value)

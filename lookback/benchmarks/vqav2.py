@@ -1,6 +1,6 @@
 """VQAv2: short answers to questions about COCO photographs, ten people's answers per question.
 
-A person's answer agrees with a response if both have the same official form (`vqa_answers`). As in
+A person's answer agrees with a response if both have the same official form (`normalise`). As in
 the official script people's answers are left as they are if all ten are equal; the response is put
 into the official form in any case, as the evaluation server does. A response is tried as it stands
 first, and only if nobody gave it, as what `parse` reads in it.
@@ -24,7 +24,7 @@ from lookback.benchmarks.files import (
     Shape,
     check_rows,
     coco_image,
-    get_list,
+    get_rows,
     read_json,
 )
 from lookback.io.storage import AnyPath, in_order
@@ -47,15 +47,10 @@ class VQAv2(FileBenchmark):
     sampled = 1000
 
     def check(self) -> None:
-        """Find questions and annotations."""
         self._paths()
 
     def _paths(self) -> tuple[AnyPath, AnyPath]:
-        """The questions file and the annotations file.
-
-        Of several, those of the validation set are taken; a file given both packed and plain is
-        taken plain.
-        """
+        """Return questions and annotations, of the validation set if there are several."""
         annotations = self._choose("annotations", list(self._named("annotations")))
         subset = next((s for s in ("val", "train") if s in annotations.name.lower()), "")
         questions = list(self._named("questions"))
@@ -63,7 +58,7 @@ class VQAv2(FileBenchmark):
         return self._choose("questions", matching or questions), annotations
 
     def _named(self, word: str) -> Iterator[AnyPath]:
-        """The folder's files whose names have a word, one for each name without its ending."""
+        """Yield files whose names have a word; of one both packed and plain, the plain one."""
         seen: set[str] = set()
         for ending in _ENDINGS:
             for path in in_order(self.folder.iterdir()):
@@ -87,10 +82,10 @@ class VQAv2(FileBenchmark):
         return paths[0]
 
     def load(self, split: str) -> Sequence[Item]:
-        """All questions that have answers."""
         questions_path, annotations_path = self._paths()
-        questions = _rows(questions_path, "questions", _QUESTION)
-        annotations = _rows(annotations_path, "annotations", _ANNOTATION)
+        questions = get_rows(read_json(questions_path), questions_path, "questions", _QUESTION)
+        data = read_json(annotations_path)
+        annotations = get_rows(data, annotations_path, "annotations", _ANNOTATION)
         answers = {row["question_id"]: row for row in annotations}
         rows = [row for row in questions if row["question_id"] in answers]
         if not rows:
@@ -121,13 +116,11 @@ class VQAv2(FileBenchmark):
         return Items(range(len(rows)), make)
 
     def score(self, item: Item, response: str) -> float:
-        """The paper's accuracy of one response."""
         return _share(sum(agreement(response, **_asked(item))))
 
     def details(
         self, items: Sequence[Item], responses: Sequence[str], scores: list[float]
     ) -> dict[str, float]:
-        """The official accuracy, over all and by type of answer, and by the script's letter."""
         official: list[float] = []
         script: list[float] = []
         by_type: dict[str, list[float]] = {}
@@ -141,7 +134,7 @@ class VQAv2(FileBenchmark):
 
 
 def agreement(response: str, question: str, answers: Sequence[str]) -> list[bool]:
-    """Which people's answers a response agrees with; see the module for the rule."""
+    """Return which people's answers a response agrees with, by the module's rule."""
     people = list(answers) if len(set(answers)) == 1 else [normalise(a) for a in answers]
     whole = " ".join(response.split())
     for reading in (whole, parse(response, question)):
@@ -153,19 +146,19 @@ def agreement(response: str, question: str, answers: Sequence[str]) -> list[bool
 
 
 def script_agreement(response: str, answers: Sequence[str]) -> list[bool]:
-    """Which people's answers are the response, by the letter of the official script.
+    """Return which people's answers are the response, by the letter of the official script.
 
     Where people differ all are put into the official form, and so is the response; where they do
     not, nothing is, beyond blanks for tabs and line breaks and none at the ends of the response.
     """
-    said = response.replace("\n", " ").replace("\t", " ").strip()
+    plain = response.replace("\n", " ").replace("\t", " ").strip()
     if len(set(answers)) == 1:
-        return [answer == said for answer in answers]
-    return [normalise(answer) == normalise(said) for answer in answers]
+        return [answer == plain for answer in answers]
+    return [normalise(answer) == normalise(plain) for answer in answers]
 
 
 def leave_one_out(agreeing: Sequence[bool]) -> float:
-    """The mean, over everybody, of the score that the others' answers give."""
+    """Return the mean, over everybody, of the score that the others' answers give."""
     n = sum(agreeing)
     return sum(_share(n - agrees) for agrees in agreeing) / len(agreeing)
 
@@ -176,8 +169,3 @@ def _share(n: int) -> float:
 
 def _asked(item: Item) -> dict[str, Any]:
     return {"question": item.truth["question"], "answers": item.truth["answers"]}
-
-
-def _rows(path: AnyPath, key: str, shape: Shape) -> list[dict[str, Any]]:
-    """The list under a key of a JSON file."""
-    return check_rows(get_list(read_json(path), path, key), shape, f"{str(path)!r}, {key!r}")

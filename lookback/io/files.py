@@ -13,6 +13,7 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Protocol
 
@@ -34,12 +35,7 @@ _RATIO_FROM = 16 * MIB  # a few repeated lines may pack better than any limit
 
 
 def check_file(path: str | os.PathLike[str] | RemotePath, limit: Limit) -> None:
-    """Let pass a regular file within a limit of size, without opening it.
-
-    Raises:
-        FileNotFoundError: there is none.
-        ValueError: it is something else than a file, or too large.
-    """
+    """Raise an error unless there is a regular file within a limit of size; it is not opened."""
     if isinstance(path, RemotePath):
         limit.check(path.size(), repr(str(path)))
         return
@@ -56,7 +52,7 @@ def check_file(path: str | os.PathLike[str] | RemotePath, limit: Limit) -> None:
 
 
 def read_bytes(path: str | os.PathLike[str] | RemotePath, limit: Limit = DATA_MIB) -> bytes:
-    """A whole file, if it is a regular one within a limit of size.
+    """Return a whole file, if it is a regular one within a limit of size.
 
     Raises:
         FileNotFoundError: there is none.
@@ -77,26 +73,26 @@ def read_bytes(path: str | os.PathLike[str] | RemotePath, limit: Limit = DATA_MI
 class Stream(Protocol):
     """What bytes can be read from."""
 
-    def read(self, size: int, /) -> bytes:
-        """At most so many bytes; none at its end."""
+    def read(self, size: int, /) -> bytes: ...
 
 
 def read_stream(stream: Stream, limit: Limit, name: str) -> bytes:
-    """All of a stream, which is left where it passes the limit: it need not have an end.
+    """Return all of a stream, which need not have an end; raise LimitError if it is too large."""
+    return read_chunks(iter(lambda: stream.read(_CHUNK), b""), lambda size: limit.check(size, name))
 
-    Raises:
-        LimitError: it is too large.
-    """
-    chunks, total = [], 0
-    while chunk := stream.read(_CHUNK):
-        chunks.append(chunk)
+
+def read_chunks(chunks: Iterable[bytes], check: Callable[[int], None]) -> bytes:
+    """Return chunks joined; `check` is called with their bytes so far, and raises if too many."""
+    kept, total = [], 0
+    for chunk in chunks:
+        kept.append(chunk)
         total += len(chunk)
-        limit.check(total, name)
-    return b"".join(chunks)
+        check(total)
+    return b"".join(kept)
 
 
 def read_unpacked(path: AnyPath, member: str) -> bytes:
-    """A file as it is; unpacked if its name ends in .gz; of a .zip the only member that fits.
+    """Return a file, unpacked if its name ends in .gz; of a .zip the only member that fits.
 
     Args:
         path: the file.
@@ -114,11 +110,11 @@ def read_unpacked(path: AnyPath, member: str) -> bytes:
             with gzip.open(readable(path)) as file:
                 return _inflate(file, size_of(path), repr(str(path)))
         with zipfile.ZipFile(readable(path)) as archive:
-            found = [one for one in archive.infolist() if one.filename.endswith(member)]
-            if len(found) != 1:
-                raise ValueError(f"{len(found)} {member} files in the archive: one is needed")
-            with archive.open(found[0]) as file:
-                return _inflate(file, found[0].compress_size, repr(str(path)))
+            members = [entry for entry in archive.infolist() if entry.filename.endswith(member)]
+            if len(members) != 1:
+                raise ValueError(f"{len(members)} {member} files in the archive: one is needed")
+            with archive.open(members[0]) as file:
+                return _inflate(file, members[0].compress_size, repr(str(path)))
     except _DAMAGE as error:
         raise ValueError(f"the archive is broken: {error}") from error
     except (RuntimeError, NotImplementedError) as error:  # a password, an unknown method
@@ -126,38 +122,26 @@ def read_unpacked(path: AnyPath, member: str) -> bytes:
 
 
 def _inflate(file: Stream, packed: int, name: str) -> bytes:
-    """All of a packed stream, counted while it grows: what an archive says of itself may lie."""
-    chunks, total = [], 0
-    while chunk := file.read(_CHUNK):
-        chunks.append(chunk)
-        total += len(chunk)
-        check_unpacked(total, packed, name)
-    return b"".join(chunks)
+    """Return all of a packed stream, counted as it grows: what an archive says may be false."""
+    chunks = iter(lambda: file.read(_CHUNK), b"")
+    return read_chunks(chunks, lambda size: check_unpacked(size, packed, name))
 
 
 def check_unpacked(total: int, packed: int, name: str) -> None:
-    """Let pass what a file of `packed` bytes unpacks to, as far as it was unpacked.
-
-    Raises:
-        LimitError: it is too large, or too many times as large as the file.
-    """
+    """Raise LimitError if a file of `packed` bytes unpacks to too many, or too many times more."""
     DATA_MIB.check(total, f"{name}, unpacked,")
     if total > max(_RATIO_FROM, PACKED_RATIO.most * packed):
         raise PACKED_RATIO.error(f"{name} has {packed:,} bytes and unpacks to over {total:,}")
 
 
 def outside_allowed() -> bool:
-    """Whether names in data files may lead out of their folder."""
     return os.environ.get(OUTSIDE_VARIABLE, "") not in ("", "0")
 
 
 def check_inside(folder: AnyPath, name: str) -> None:
-    """Let pass a name from a data file that stays in the folder of the data.
+    """Raise ValueError if a name from a data file leads out of the data's folder.
 
     The name alone may lead out (`..`, an absolute path), and so may a symbolic link on the way.
-
-    Raises:
-        ValueError: it leads out, and that is not allowed.
     """
     if "\0" in name:
         raise ValueError(f"{name!r:.80} is no path: it has a null byte")

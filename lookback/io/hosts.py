@@ -14,7 +14,7 @@ under a name of that site's own.
 
 
 def host_name(header: str) -> str:
-    """The name in a request's `Host`, without port and brackets."""
+    """Return the name in a request's `Host`, without port and brackets."""
     return re.sub(r"^(\[[^]]*\]|[^:]*):\d+$", r"\1", header).strip("[]").lower()
 
 
@@ -40,5 +40,5 @@ def own_names(host: str, address: str) -> tuple[str, ...] | None:
 
 
 def cannot_serve(host: str, port: int, error: Exception) -> OSError:
-    """The error of a server that cannot have its address."""
+    """Return the error of a server that cannot have its address."""
     return OSError(f"cannot serve at {host}:{port} ({error}): give another --port")

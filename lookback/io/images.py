@@ -2,7 +2,7 @@
 
 A path, a URL, a data URI (`data:image/png;base64,...`), bytes, a Pillow image, a NumPy array or a
 tensor of bytes (height x width x 3), or a list of these.
-What a picture costs is limited before it is decoded (`limits`); `fetching` gets what a URL names.
+What a picture costs is limited before it is decoded (`limits`); `fetch` gets what a URL names.
 """
 
 from __future__ import annotations
@@ -77,17 +77,17 @@ _MARKER = re.compile(rb"\xff([^\x00\x01\xd0-\xd8\xff])")  # of a JPEG; not those
 def load_images(
     image: ImageLike | Sequence[ImageLike] | None, policy: Policy | None = None
 ) -> list[Image]:
-    """The image or images as a list of RGB Pillow images; None is the empty list.
+    """Return the image or images as a list of RGB Pillow images; None is the empty list.
 
     Args:
         image: one, or several.
-        policy: whom a URL may reach, see `fetching`.
+        policy: which addresses a URL may reach, see `lookback.io.fetch`.
 
     Raises:
         ValueError: what is given is no image, or a broken or an enormous one; it names which.
         FileNotFoundError: there is no such file.
     """
-    return [load_image(one, policy) for one in list_images(image)]
+    return [load_image(item, policy) for item in list_images(image)]
 
 
 def list_images(image: Any) -> list[Any]:
@@ -99,16 +99,16 @@ def list_images(image: Any) -> list[Any]:
 
 
 def load_image(image: ImageLike, policy: Policy | None = None) -> Image:
-    """One image as RGB, turned upright if its EXIF data say so; of several frames the first."""
+    """Return an image as RGB, upright if its EXIF data say how; of several frames the first."""
     from PIL import ImageOps
 
     name = _name(image)
-    given = to_pillow(image)
-    opened = _open(_stored(image, policy), name) if given is None else given
+    pillow = to_pillow(image)
+    opened = _open(_stored(image, policy), name) if pillow is None else pillow
     _check_size(*opened.size, name)
     try:
-        if given is not None:  # it stays as it is
-            return _to_rgb(ImageOps.exif_transpose(given))
+        if pillow is not None:  # it stays as it is
+            return _to_rgb(ImageOps.exif_transpose(pillow))
         opened.load()  # a PNG may have its Exif data behind its pixels
         _check_exif(opened, name)
         ImageOps.exif_transpose(opened, in_place=True)  # without a copy: it may be a large one
@@ -116,9 +116,11 @@ def load_image(image: ImageLike, policy: Policy | None = None) -> Image:
     except LimitError:
         raise
     except Exception as error:  # whatever a decoder says of bytes that anybody may have made
-        raise ValueError(
-            f"cannot read the image {name}: {one_line(error) or type(error).__name__}"
-        ) from error
+        raise _unreadable(name, error) from error
+
+
+def _unreadable(name: str, error: Exception) -> ValueError:
+    return ValueError(f"cannot read the image {name}: {one_line(error)}")
 
 
 def to_pillow(image: Any) -> Image | None:
@@ -164,12 +166,7 @@ def _dtype(array: Any) -> str:
 
 
 def _check_size(width: int, height: int, name: str) -> None:
-    """Check the size of an image before it is decoded.
-
-    Raises:
-        ValueError: it has no pixels.
-        LimitError: it has too many, in all or of one side, or is too narrow.
-    """
+    """Raise ValueError for an image without pixels, LimitError for too many, before decoding it."""
     shown = f"{name} ({width} x {height})"
     if not (width and height):
         raise ValueError(f"{shown} is no image: it has no pixels")
@@ -214,7 +211,6 @@ def stored_image(address: str, policy: Policy | None = None) -> bytes:
 
 
 def _stored(image: Any, policy: Policy | None) -> bytes:
-    """An image as it is stored."""
     if isinstance(image, str) and image.startswith("data:"):
         image = _decode(image)
     elif is_remote(image) and get_policy(policy) == "open":
@@ -234,9 +230,7 @@ def _stored(image: Any, policy: Policy | None) -> bytes:
     except FileNotFoundError:
         raise FileNotFoundError(f"no image file {_name(image)}") from None
     except OSError as error:
-        raise ValueError(
-            f"cannot read the image {_name(image)}: {one_line(error) or type(error).__name__}"
-        ) from error
+        raise _unreadable(_name(image), error) from error
 
 
 class _Source(io.BytesIO):
@@ -269,7 +263,7 @@ class _Source(io.BytesIO):
 
 
 def _open(data: bytes, name: str, formats: Sequence[str] = FORMATS) -> ImageFile:
-    """An image of which only the head is read.
+    """Return an image of which only the head is read.
 
     Not by `Image.open`: it has a limit of its own, one for all threads, that may be lower.
     """
@@ -293,9 +287,7 @@ def _open(data: bytes, name: str, formats: Sequence[str] = FORMATS) -> ImageFile
         except LimitError:
             raise
         except Exception as error:  # as above
-            raise ValueError(
-                f"cannot read the image {name}: {one_line(error) or type(error).__name__}"
-            ) from error
+            raise _unreadable(name, error) from error
         source.head = math.inf
         _check_decoding(opened, source, name)
         return opened
@@ -344,7 +336,7 @@ def _count_scans(data: bytes) -> int:
 
 
 def _decode(uri: str) -> bytes:
-    """What a data URI holds: base64, or else percent-encoded bytes."""
+    """Return what a data URI holds: base64, or else percent-encoded bytes."""
     IMAGE_MIB.check(len(uri) * 3 // 4, _name(uri))  # base64 has four letters for three bytes
     about, comma, text = uri.partition(",")
     if not comma:

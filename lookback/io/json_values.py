@@ -11,12 +11,12 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 def finite(value: float | None) -> float | None:
-    """The number, or None for NaN and the infinities: JSON has no such numbers."""
+    """Return the number, or None for NaN and the infinities: JSON has no such numbers."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
 def whole_text(text: str) -> str:
-    """The text with U+FFFD for lone surrogates, which no encoding can carry."""
+    """Return the text with U+FFFD for lone surrogates, which no encoding can carry."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -40,27 +40,19 @@ def half_character(text: str) -> str | None:
     JSON can spell halves (a lone surrogate, "\\ud83d"), and the command line has them for bytes
     that are not UTF-8. No tokenizer, no file and no request takes them.
     """
-    found = None if text.isascii() else _HALF.search(text)
-    return found[0] if found else None
+    match = None if text.isascii() else _HALF.search(text)
+    return match[0] if match else None
 
 
 def check_text(text: str, name: str) -> str:
-    """Return a text, called `name` in errors, if all its characters are whole.
-
-    Raises:
-        HalfCharacterError: one is not.
-    """
+    """Return a text, called `name` in errors; raise HalfCharacterError if it is not whole."""
     if (half := half_character(text)) is not None:
         raise HalfCharacterError(name, half)
     return text
 
 
 def check_texts(data: Any) -> None:
-    """Check every text in data of JSON, and every key, by its place: "messages[0].content".
-
-    Raises:
-        HalfCharacterError: one has half a character.
-    """
+    """Raise HalfCharacterError for a text or key in JSON data, named as "messages[0].content"."""
     todo = [("", data)]  # no recursion: data may be nested deeply
     while todo:
         place, value = todo.pop()
@@ -75,7 +67,7 @@ def check_texts(data: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Data of JSON, all through."""
+    """Return data that are JSON all through."""
     if isinstance(value, dict):
         return {plain(key): plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -86,7 +78,7 @@ def plain(value: Any) -> Any:
 
 
 def facts(truth: Any) -> list[list[str]]:
-    """An item's truth as [name, text] pairs; lists of plain values are joined by commas."""
+    """Return an item's truth as [name, text] pairs; lists of plain values are joined by commas."""
 
     def text(value: Any) -> str:
         if isinstance(value, list) and not any(isinstance(one, (list, dict)) for one in value):

@@ -34,20 +34,16 @@ class Limit:
 
     @property
     def units(self) -> int:
-        """The limit in its units.
-
-        Raises:
-            ValueError: the variable is no whole number above 0.
-        """
-        given = os.environ.get(self.variable, "").strip()
-        if not given:
+        """The limit in its units; raises ValueError if the variable is no whole number above 0."""
+        value = os.environ.get(self.variable, "").strip()
+        if not value:
             return self.default
-        if not (given.isascii() and given.isdecimal() and len(given) < 16 and int(given)):
+        if not (value.isascii() and value.isdecimal() and len(value) < 16 and int(value)):
             raise ValueError(
-                f"{self.variable} is {given!r:.40}: give a whole number of {self.unit} above 0, "
+                f"{self.variable} is {value!r:.40}: give a whole number of {self.unit} above 0, "
                 f"or unset it for {self.default}"
             )
-        return int(given)
+        return int(value)
 
     @property
     def most(self) -> int:
@@ -55,23 +51,15 @@ class Limit:
         return self.units * self.size
 
     def check(self, amount: int, name: str) -> None:
-        """Let pass what is within the limit.
-
-        Args:
-            amount: in bytes (pixels, frames, ...).
-            name: what has that much, for the error.
-
-        Raises:
-            LimitError: it is more.
-        """
+        """Raise LimitError if what `name` names has more bytes (pixels, frames, ...)."""
         if amount > self.most:
             has = f"{amount:,}" if self.size == 1 else f"{amount / self.size:,.1f}"
             raise self.error(f"{name} is too large: {has} {self.unit}")
 
-    def error(self, said: str) -> LimitError:
-        """The error of a thing that is beyond the limit; `said` opens its line."""
+    def error(self, text: str) -> LimitError:
+        """Return the error of a thing that is beyond the limit; `text` opens its line."""
         return LimitError(
-            f"{said}, and the limit is {self.units:,} {self.unit}: "
+            f"{text}, and the limit is {self.units:,} {self.unit}: "
             f"{self.variable}=NUMBER sets another"
         )
 

@@ -31,14 +31,14 @@ AT_ONCE = 16
 """Objects that are asked for at the same time, where many are needed."""
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://(.*)", re.IGNORECASE | re.DOTALL)
 _LOST_SLASH = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
-_BATCH = 8 * AT_ONCE
-Thing = TypeVar("Thing")
-Found = TypeVar("Found")
+BATCH = 8 * AT_ONCE
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, order=True)
 class RemotePath:
-    """A file or a folder of an object store, as `pathlib.Path` has it.
+    """A file or a folder of an object store: methods do what those of `pathlib.Path` do.
 
     Attributes:
         scheme: of its address, "s3".
@@ -59,69 +59,54 @@ class RemotePath:
 
     @property
     def name(self) -> str:
-        """The last part."""
         return posixpath.basename(self.key)
 
     @property
     def stem(self) -> str:
-        """The name without its ending."""
         return PurePosixPath(self.key).stem
 
     @property
     def suffix(self) -> str:
-        """The ending."""
         return PurePosixPath(self.key).suffix
 
     @property
     def parent(self) -> RemotePath:
-        """The folder that it is in."""
         return RemotePath(self.scheme, posixpath.dirname(self.key))
 
     def with_name(self, name: str) -> RemotePath:
-        """Another one in the same folder."""
         return self.parent / name
 
     def expanduser(self) -> RemotePath:
-        """Itself: an address has no home."""
         return self
 
     def absolute(self) -> RemotePath:
-        """Itself."""
         return self
 
     def exists(self) -> bool:
-        """Whether there is a file or a folder."""
-        return self._about() is not None
+        return self._kind() is not None
 
     def is_file(self) -> bool:
-        """Whether it is a file."""
-        return (self._about() or {}).get("type") == "file"
+        return self._kind() == "file"
 
     def is_dir(self) -> bool:
-        """Whether files are in it."""
-        return (self._about() or {}).get("type") == "directory"
+        return self._kind() == "directory"
 
     def size(self) -> int:
-        """Of a file, in bytes.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
-        about = self._do("info")
-        if about["type"] != "file":
+        """Return the bytes of a file; raise FileNotFoundError if there is none."""
+        info = self._do("info")
+        if info["type"] != "file":
             raise FileNotFoundError(f"no file {str(self)!r}")
-        return int(about["size"])
+        return int(info["size"])
 
     def read_bytes(self) -> bytes:
-        """All of it."""
         return bytes(self._do("cat_file"))
 
     def write_bytes(self, data: bytes) -> None:
-        """Write it whole, or not at all: it is seen by others when all of it is there."""
+        """Write it whole, or not at all: others see it when all of it is there."""
         self._do("pipe_file", data)
 
     def create(self, data: bytes) -> bool:
-        """Write it if it is not there; whether it was not. The store decides, not a look before."""
+        """Write it if it is not there; return whether it was not. The store decides that."""
         try:
             self._do("pipe_file", data, mode="create")
         except FileExistsError:
@@ -129,7 +114,6 @@ class RemotePath:
         return True
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove a file."""
         try:
             self._do("rm_file")
         except FileNotFoundError:
@@ -137,63 +121,57 @@ class RemotePath:
                 raise
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Nothing: a folder is there when a file is in it."""
+        """Do nothing: a folder is there when a file is in it."""
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """What is in a folder; nothing if there is none."""
+        """Yield what is in a folder, by name; nothing if there is none."""
         return (self / name for name in sorted(self._entries()))
 
     def glob(self, pattern: str) -> Iterator[RemotePath]:
-        """What fits a pattern; `*`, `?` and `[...]` stand for parts of one name."""
+        """Yield what fits a pattern; `*`, `?` and `[...]` stand for parts of one name."""
         first, _, rest = pattern.partition("/")
         if any(sign in first for sign in "*?["):
-            found = [one for one in self.iterdir() if fnmatchcase(one.name, first)]
+            paths = [path for path in self.iterdir() if fnmatchcase(path.name, first)]
         else:
-            found = [self / first] if rest or (self / first).exists() else []
-        for one in found:
-            yield from one.glob(rest) if rest else [one]
+            paths = [self / first] if rest or (self / first).exists() else []
+        for path in paths:
+            yield from path.glob(rest) if rest else [path]
 
     def _entries(self) -> dict[str, dict[str, Any]]:
-        """What the store tells of each thing in a folder, by its name."""
+        """Return what the store says of each thing in a folder, by its name."""
         try:
-            told = self._do("ls", detail=True)
+            entries = self._do("ls", detail=True)
         except (FileNotFoundError, NotADirectoryError):
             return {}
-        own = self.key.strip("/")
-        keys = {one["name"].strip("/"): one for one in told}
-        # A store may tell of the folder itself, and of a file that is asked for as a folder.
-        return {posixpath.basename(key): one for key, one in keys.items() if key != own}
+        keys = {entry["name"].strip("/"): entry for entry in entries}
+        # A store may list the folder itself, and a file that is asked for as a folder.
+        keys.pop(self.key.strip("/"), None)
+        return {posixpath.basename(key): entry for key, entry in keys.items()}
 
-    def _about(self) -> dict[str, Any] | None:
+    def _kind(self) -> str | None:
         try:
-            return dict(self._do("info"))
+            return str(self._do("info")["type"])
         except FileNotFoundError:
             return None
 
-    def _do(self, name: str, *given: Any, **settings: Any) -> Any:
+    def _do(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call fsspec; what goes wrong is an OSError that names the address."""
         system, key = _connect(str(self))
         try:
-            return getattr(system, name)(key, *given, **settings)
+            return getattr(system, method)(key, *args, **kwargs)
         except FileExistsError:
             raise
         except (FileNotFoundError, KeyError) as error:
             raise FileNotFoundError(f"no file {str(self)!r} ({one_line(error)})") from error
         except Exception as error:  # each store has errors of its own
-            words = one_line(error) or type(error).__name__
-            raise OSError(f"cannot reach {str(self)!r}: {words}") from error
+            raise OSError(f"cannot reach {str(self)!r}: {one_line(error)}") from error
 
 
 AnyPath = Path | RemotePath
 
 
 def _connect(address: str) -> tuple[Any, str]:
-    """The file system of an address, and what it calls it.
-
-    Raises:
-        ImportError: what speaks to it is not installed.
-        ValueError: nothing speaks to such an address.
-    """
+    """Return the file system of an address, and its key there."""
     try:
         import fsspec
     except ImportError as error:
@@ -201,7 +179,7 @@ def _connect(address: str) -> tuple[Any, str]:
             f"{address!r} needs fsspec: pip install 'lookback-vlm[remote]'"
         ) from error
     try:
-        found: tuple[Any, str] = fsspec.url_to_fs(address, use_listings_cache=False)
+        system, key = fsspec.url_to_fs(address, use_listings_cache=False)
     except ImportError as error:
         raise ImportError(
             f"{address!r}: {one_line(error)} (pip install 'lookback-vlm[remote]' has what s3:// "
@@ -209,19 +187,19 @@ def _connect(address: str) -> tuple[Any, str]:
         ) from error
     except Exception as error:
         raise ValueError(f"{address!r} is no address of a store: {one_line(error)}") from error
-    return found
+    return system, key
 
 
 def is_remote(name: object) -> bool:
-    """Whether it names something in an object store: no path, and no other URL."""
+    """Return whether it names something in an object store: no path, and no other URL."""
     if isinstance(name, RemotePath):
         return True
-    found = _ADDRESS.match(name) if isinstance(name, str) else None
-    return found is not None and found[1].lower() in STORES
+    match = _ADDRESS.match(name) if isinstance(name, str) else None
+    return match is not None and match[1].lower() in STORES
 
 
 def to_path(name: str | os.PathLike[str] | RemotePath) -> AnyPath:
-    """A path on this machine, or one in an object store: "s3://bucket/run".
+    """Return a path on this machine, or one in an object store: "s3://bucket/run".
 
     Raises:
         ValueError: it is another address, or was one before a `Path` was made of it.
@@ -230,10 +208,10 @@ def to_path(name: str | os.PathLike[str] | RemotePath) -> AnyPath:
         return name
     if not isinstance(name, str):
         return _checked(Path(name))
-    found = _ADDRESS.match(name)
-    if found is None:
+    match = _ADDRESS.match(name)
+    if match is None:
         return Path(name)
-    scheme, rest = found[1].lower(), found[2]
+    scheme, rest = match[1].lower(), match[2]
     if scheme in LOCAL:
         return Path(rest)
     if scheme not in STORES:
@@ -255,17 +233,16 @@ def _checked(path: Path) -> Path:
 
 
 def readable(path: AnyPath) -> Path | io.BytesIO:
-    """What libraries open: the path where it is local, else all its bytes."""
+    """Return what libraries open: the path if it is local, else all its bytes."""
     return path if isinstance(path, Path) else io.BytesIO(path.read_bytes())
 
 
 def size_of(path: AnyPath) -> int:
-    """How many bytes a file has."""
     return path.size() if isinstance(path, RemotePath) else path.stat().st_size
 
 
 def size_below(folder: AnyPath) -> int:
-    """How many bytes all files below a folder have."""
+    """Return the bytes of all files below a folder."""
     if isinstance(folder, RemotePath):
         return int(folder._do("du"))
     files = (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
@@ -273,38 +250,37 @@ def size_below(folder: AnyPath) -> int:
 
 
 def names_in(folder: AnyPath) -> list[str]:
-    """The names of what is in a folder; none if there is none."""
+    """Return the names of what is in a folder; none if there is none."""
     if isinstance(folder, RemotePath):
         return sorted(folder._entries())
     return sorted(os.listdir(folder)) if folder.is_dir() else []
 
 
 def in_order(paths: Iterable[AnyPath]) -> list[AnyPath]:
-    """Paths by their names."""
     return sorted(paths, key=str)
 
 
 def sizes_in(folder: AnyPath) -> dict[str, int]:
-    """The files in a folder by their names, with their bytes: one question, however many."""
+    """Return the bytes of each file in a folder, by name: one request, however many."""
     if isinstance(folder, RemotePath):
         entries = folder._entries().items()
-        return {name: int(one["size"]) for name, one in entries if one["type"] == "file"}
+        return {name: int(entry["size"]) for name, entry in entries if entry["type"] == "file"}
     if not folder.is_dir():
         return {}
     with os.scandir(folder) as entries_here:
-        return {one.name: one.stat().st_size for one in entries_here if one.is_file()}
+        return {entry.name: entry.stat().st_size for entry in entries_here if entry.is_file()}
 
 
 def each(
-    folder: AnyPath, function: Callable[[Thing], Found], things: Iterable[Thing]
-) -> Iterator[Found]:
-    """A function of each thing, in order; in a store several at once, as each has a long way."""
+    folder: AnyPath, function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Result]:
+    """Yield a function of each item, in order; in a store several at once, as each takes long."""
     if isinstance(folder, Path):
-        yield from map(function, things)
+        yield from map(function, items)
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    left = iter(things)
+    left = iter(items)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        while batch := list(islice(left, _BATCH)):  # results that wait take memory
+        while batch := list(islice(left, BATCH)):  # results that wait take memory
             yield from pool.map(function, batch)

@@ -31,12 +31,12 @@ FRAMES = 8
 
 
 def is_video(name: object) -> bool:
-    """Whether a path has the ending of a video."""
+    """Return whether a path has the ending of a video."""
     return isinstance(name, (str, os.PathLike)) and str(name).lower().endswith(ENDINGS)
 
 
 def load_video(video: VideoLike, frames: int = FRAMES) -> list[Image]:
-    """The frames of a video as RGB Pillow images.
+    """Return the frames of a video as RGB Pillow images.
 
     Args:
         video: a file, of which `frames` are taken at even distances; or the frames, all of them.
@@ -48,10 +48,10 @@ def load_video(video: VideoLike, frames: int = FRAMES) -> list[Image]:
         ValueError: it cannot be decoded, has no frames, or is beyond a limit (`limits`).
     """
     if not isinstance(video, (str, os.PathLike)):
-        found = load_images(list(video))
-        if not found:
+        pictures = load_images(list(video))
+        if not pictures:
             raise ValueError("a video needs at least one frame")
-        return found
+        return pictures
     if is_remote(video) and get_policy(None) == "public":
         raise ValueError(f"{str(video)!r}: no store is asked where only public addresses are")
     path = to_path(video)
@@ -75,7 +75,7 @@ def load_video(video: VideoLike, frames: int = FRAMES) -> list[Image]:
 
 
 def _evenly(container: Any, frames: int) -> list[Image]:
-    """Frames in the middle of `frames` equal parts; all of them if there are fewer.
+    """Return frames in the middle of `frames` equal parts; all of them if there are fewer.
 
     The file is read twice, since what it says of its length need not be true.
     """
@@ -92,7 +92,7 @@ def _evenly(container: Any, frames: int) -> list[Image]:
 
 
 def _decoded(container: Any) -> Iterator[Any]:
-    """The frames of a video, within limits of their number and of the size of each.
+    """Yield the frames of a video, within limits of their number and of the size of each.
 
     The size is checked before the first is decoded, and with each, as it may change on the way.
     """

@@ -1,10 +1,12 @@
-"""Scenes: drawn pictures and English about them, from a seed; four tasks after the paper's four.
+"""Scenes: drawn pictures and English about them, from a seed.
 
-    world      what there is, as tables           scene      a scene as data, drawn by lot
-    shapes, drawings, sprites, background, render            a scene as pixels
-    words, templates, questions                              a scene as text
-    lexicon, parse, facts, answers                           text understood and judged
-    splits, task, vqa, caption, amber, pairs                 the tasks
+    world               what there is, as tables
+    scene               a scene as data, drawn by lot
+    drawings, render    a scene as pixels
+    questions           a scene as text
+    parse, facts        text understood and judged
+
+The tasks are in `lookback.benchmarks.scenes`.
 
 Biased on purpose (usual colours, places and companions), so that a model's priors compete with what
 it sees. Needs NumPy and Pillow only.

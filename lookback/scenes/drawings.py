@@ -36,7 +36,6 @@ class Part(NamedTuple):
 
 
 def poly(role: str, *corners: tuple[float, float]) -> Part:
-    """A polygon."""
     return Part(role, np.array(corners, dtype=np.float64))
 
 
@@ -280,20 +279,9 @@ DRAWINGS: dict[str, tuple[Part, ...]] = {
     ),
     "ball": (
         disc("main", 0, 0, 0.92),
-        poly(
-            "paper",
-            (0, 0),
-            *((0.92 * math.cos(a), 0.92 * math.sin(a)) for a in (0.5, 0.8, 1.1, 1.4)),
-        ),
-        poly(
-            "paper",
-            (0, 0),
-            *((0.92 * math.cos(a), 0.92 * math.sin(a)) for a in (2.6, 2.9, 3.2, 3.5)),
-        ),
-        poly(
-            "paper",
-            (0, 0),
-            *((0.92 * math.cos(a), 0.92 * math.sin(a)) for a in (4.7, 5.0, 5.3, 5.6)),
+        *(
+            poly("paper", (0, 0), *((0.92 * math.cos(a), 0.92 * math.sin(a)) for a in angles))
+            for angles in ((0.5, 0.8, 1.1, 1.4), (2.6, 2.9, 3.2, 3.5), (4.7, 5.0, 5.3, 5.6))
         ),
     ),
     "heart": (
@@ -320,7 +308,7 @@ class Sprite(NamedTuple):
 
 @cache
 def sprite(category: str, side: int, mirrored: bool, tilt: int) -> Sprite:
-    """A category in a square of `side` pixels, perhaps mirrored, then turned by `tilt` degrees."""
+    """Return a category in a square of `side` pixels, mirrored or not, turned by `tilt` degrees."""
     angle = math.radians(tilt)
     turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
     turn = np.diag([-1.0 if mirrored else 1.0, 1.0]) @ turn
@@ -341,7 +329,7 @@ def sprite(category: str, side: int, mirrored: bool, tilt: int) -> Sprite:
 
 
 def palette(color: str, tint: tuple[int, int, int] = (0, 0, 0)) -> NDArray[np.int32]:
-    """RGB of every role for a thing of that colour, its main surface shifted by `tint`."""
+    """Return the RGB of every role for a thing of a colour, its main surface shifted by `tint`."""
     main = np.array([min(max(c + t, 0), 255) for c, t in zip(COLORS[color], tint, strict=True)])
     own: dict[str, NDArray[np.int_] | tuple[int, int, int]] = {
         **FIXED,

@@ -16,7 +16,7 @@ Fact = tuple[str, ...]
 
 
 def scene_facts(things: Iterable[Thing]) -> set[Fact]:
-    """What a full description would tell: objects and their attributes, colour and size."""
+    """Return what a full description would assert: objects, their colours and sizes."""
     facts: set[Fact] = set()
     for t in things:
         facts |= {
@@ -28,7 +28,7 @@ def scene_facts(things: Iterable[Thing]) -> set[Fact]:
 
 
 def told_facts(parsed: Parsed) -> set[Fact]:
-    """The distinct facts that a text asserts; what it denies is not among them.
+    """Return the distinct facts that a text asserts; what it denies is not among them.
 
     "Right of" and "below" are turned round to "left of" and "above", and "next to" is ordered, so
     that a relation told twice is one fact.
@@ -54,7 +54,7 @@ def _relation_fact(name: str, first: str, second: str) -> Fact:
 
 
 def is_true(fact: Fact, things: Iterable[Thing]) -> bool:
-    """Whether some thing (or two different ones) of the scene makes the fact true."""
+    """Return whether some thing (or two different ones) of the scene makes the fact true."""
     kind, category, *value = fact
     things = list(things)
     those = [t for t in things if t.category == category]
@@ -74,7 +74,7 @@ WORD = re.compile(r"[a-z']+|[^\sa-z']")
 
 
 def matches(response: str, truth: dict[str, Any]) -> bool:
-    """Whether the response gives the answer of an open question; see the rule above."""
+    """Return whether the response gives the answer of an open question."""
     about, answer = truth["about"], truth["answer"]
     mentions = parse(response).mentions
     if truth["kind"] == "what":
@@ -88,20 +88,20 @@ def matches(response: str, truth: dict[str, Any]) -> bool:
 
 
 def _categories_at(place: str, mentions: list[Mention]) -> set[str]:
-    """What is said to be there; if nothing is said to be anywhere there, what has no place."""
+    """Return what is said to be there; if nothing is said to be there, what has no place."""
     named = [m for m in mentions if m.category and not m.negated]
     here = [m for m in named if place in m.said.get("place", ())]
     return {m.category for m in here or named if m.category and (here or not m.said.get("place"))}
 
 
 def _counts(mentions: list[Mention]) -> set[int]:
-    """The numbers said; an article counts as one only if there are no numbers."""
+    """Return the numbers said; an article counts as one only if there are no numbers."""
     numbers = {0 if m.negated else m.count or 0 for m in mentions if m.negated or m.exact}
     return numbers or {m.count for m in mentions if m.count is not None}
 
 
 def verdict(response: str, truth: dict[str, Any]) -> bool | None:
-    """Whether the response affirms the question's claim, denies it, or leaves it open (None).
+    """Return whether a response affirms the question's claim, denies it, or neither (None).
 
     The claim names a category (None for things in all) and perhaps a color, place or count; without
     any it claims that there is such a thing.
@@ -117,7 +117,7 @@ def verdict(response: str, truth: dict[str, Any]) -> bool | None:
 
 
 def _particles(words: list[str]) -> set[bool | None]:
-    """The answers "yes" and "no" among the words; "no" before a noun is a determiner."""
+    """Return the answers "yes" and "no" among the words; "no" before a noun is a determiner."""
     ends = [i + 1 == len(words) or not words[i + 1].isalpha() for i in range(len(words))]
     yes = any(w in YES for w in words)
     no = any(
@@ -127,7 +127,7 @@ def _particles(words: list[str]) -> set[bool | None]:
 
 
 def _statement(mention: Mention, claim: dict[str, Any]) -> bool | None:
-    """What one mention says about the claim."""
+    """Return what one mention says about the claim."""
     if mention.category not in (None, claim["category"]):
         return None
     if "count" in claim:

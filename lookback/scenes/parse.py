@@ -1,7 +1,7 @@
-"""From words to tagged tokens: the parser's dictionary.
+"""What a text says of a scene: which things there are, how they look, where they are.
 
-It knows more than the generated text uses (synonyms, plurals, digits, other names for places),
-so that a model's own wording is understood too.
+The dictionary has more than the generated text uses (synonyms, plurals, digits, other names for
+places), so that a model's own wording is understood too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _nouns() -> dict[str, Token]:
 
 ROW_WORDS = {"top": ("top", "upper"), "middle": ("middle", "center"), "bottom": ("bottom", "lower")}
 COLUMN_WORDS = {"left": ("left",), "center": ("center", "middle"), "right": ("right",)}
-# Alone, these words are places only after "the", or as the whole answer: see `tokens`.
+# Alone, these words are places only after "the", or as the whole answer: see `located`.
 EDGES = {
     "top": "top center",
     "bottom": "bottom center",
@@ -72,17 +72,8 @@ def _relations() -> dict[str, Token]:
 
 STOPS = (".", "!", "?", ",", ";", ":")
 NUMBER_WORDS = (
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
+    *("zero", "one", "two", "three", "four", "five"),
+    *("six", "seven", "eight", "nine", "ten"),
 )
 _TAGS: dict[str, tuple[str, ...]] = {
     "be": ("is", "are", "was", "were", "looks", "look", "seems", "appears", "has", "have"),
@@ -124,13 +115,8 @@ Span = tuple[int, int]
 """From the first character on, up to but without the second."""
 
 
-def tokens(text: str) -> list[Token]:
-    """The text as tagged tokens, the longest known phrase first, ending in a stop."""
-    return [token for token, _ in located(text)]
-
-
 def located(text: str) -> list[tuple[Token, Span]]:
-    """The same, each with its characters in `plain(text)`."""
+    """Return tagged tokens, the longest known phrase first, and their places in `plain(text)`."""
     matches = list(WORD.finditer(plain(text)))
     words, spans = [m[0] for m in matches], [m.span() for m in matches]
     if words[:1] and words[0] in EDGES and (words[1:2] or ["."])[0] in STOPS:
@@ -161,12 +147,12 @@ def located(text: str) -> list[tuple[Token, Span]]:
 
 
 def plain(text: str) -> str:
-    """The text as the dictionary reads it: in lower case, "'s" written out."""
+    """Return the text as the dictionary reads it: in lower case, "'s" written out."""
     return text.lower().replace("’", "'").replace("'s ", " is ")
 
 
 def origins(text: str) -> list[int]:
-    """For each character of `plain(text)` the character of the text that it comes from."""
+    """Return, for each character of `plain(text)`, the position in the text that it comes from."""
     at = [i for i, char in enumerate(text) for _ in char.lower()]  # two for a few letters
     found, done = [], 0
     for match in re.finditer("'s ", text.lower().replace("’", "'")):
@@ -187,7 +173,7 @@ class Mention:
         said: the values asserted, by "color", "size" and "place".
         denied: the values denied: "the cup is not red".
         negated: the text says that there is no such thing.
-        at: where its noun stands, in characters of `lexicon.plain(text)`.
+        at: where its noun stands, in characters of `plain(text)`.
     """
 
     category: str | None = None
@@ -199,7 +185,6 @@ class Mention:
     at: Span = (0, 0)
 
     def tell(self, token: Token, denied: bool = False) -> None:
-        """Note a colour, a size or a place."""
         (self.denied if denied else self.said).setdefault(token.tag, []).append(token.value)
 
 
@@ -221,7 +206,7 @@ class Parsed:
     relations: list[Relation] = field(default_factory=list)
 
     def categories(self) -> set[str]:
-        """The categories of which the text says that there is one."""
+        """Return the categories of which the text says that there is one."""
         return {m.category for m in self.mentions if m.category and not m.negated}
 
 
@@ -262,13 +247,13 @@ class _Reader:
         return mention
 
     def owner(self) -> Mention:
-        """Whom a loose attribute belongs to: the subject after a verb, else something unsaid."""
+        """Return what a loose attribute belongs to: the subject, else something unsaid."""
         if self.subject is None:
             self.subject = self.last = self.mention(None)
         return self.subject
 
     def settle(self) -> None:
-        """A noun phrase did not come: give adjectives and numbers to the subject."""
+        """Give adjectives and numbers to the subject: a noun phrase did not come."""
         for token in self.adjectives:
             self.owner().tell(token, self.denying)
         if self.number and self.number.tag == "number":
@@ -401,5 +386,5 @@ class _Reader:
 
 
 def parse(text: str) -> Parsed:
-    """What the text says; never fails, at worst it says nothing."""
+    """Return what the text says; never fails, at worst it says nothing."""
     return _Reader().read(text)

@@ -46,29 +46,27 @@ RELATION_PHRASES: dict[str, tuple[str, ...]] = {
 
 
 def article(words: str) -> str:
-    """The words with "a" or "an" before them."""
     return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
 
 
 def noun(category: str | None, count: int = 1) -> str:
-    """The category's noun for that many; None is any thing."""
+    """Return the category's noun for that many; None is any thing."""
     if category is None:
         return "thing" if count == 1 else "things"
     return category if count == 1 else CATEGORIES[category].plural
 
 
 def counted(count: int, words: str) -> str:
-    """A noun phrase with its number: "a red cup", "two red cups"; the noun is in `words`."""
+    """Return a noun phrase with its number, "a red cup"; the noun is in `words`."""
     return article(words) if count == 1 else f"{NUMBERS[count]} {words}"
 
 
 def place_phrase(place: str, rng: np.random.Generator) -> str:
-    """A place as an adverbial, "at the top left"."""
     return pick(rng, PLACE_PHRASES[place])
 
 
 def reference(thing: Thing, scene: Scene) -> str | None:
-    """The shortest of "cup" and "red cup" that means only this thing; None if neither does."""
+    """Return the shortest of "cup" and "red cup" that means only this thing; None if none does."""
     same = scene.of(thing.category)
     if len(same) == 1:
         return thing.category
@@ -78,18 +76,15 @@ def reference(thing: Thing, scene: Scene) -> str | None:
 
 
 def referable(scene: Scene) -> list[Thing]:
-    """The things that `reference` has words for."""
     return [t for t in scene.things if reference(t, scene)]
 
 
 def listed(phrases: Sequence[str]) -> str:
-    """Phrases joined as English does: "a, b and c"."""
     *rest, last = phrases
     return f"{', '.join(rest)} and {last}" if rest else last
 
 
 def sentence(words: str) -> str:
-    """The words with a capital at the beginning."""
     return words[0].upper() + words[1:]
 
 
@@ -165,7 +160,7 @@ def _other(rng: Rng, options: Sequence[str], not_this: str) -> str:
 
 
 def _one(things: list[Thing], rng: Rng) -> Thing | None:
-    """A thing to ask about, every second time one of an unusual colour if there is one."""
+    """Return a thing to ask about, every second time one of an unusual colour if there is one."""
     odd = [t for t in things if t.color != CATEGORIES[t.category].main]
     if not things:
         return None
@@ -173,7 +168,7 @@ def _one(things: list[Thing], rng: Rng) -> Thing | None:
 
 
 def color(scene: Scene, rng: Rng) -> Question | None:
-    """What colour a thing has; only where naming the thing does not give it away."""
+    """Ask what colour a thing has; only where naming the thing does not give it away."""
     thing = _one(scene.singles(), rng)
     if thing is None:
         return None
@@ -182,7 +177,7 @@ def color(scene: Scene, rng: Rng) -> Question | None:
 
 
 def is_color(scene: Scene, rng: Rng) -> Question | None:
-    """Whether a thing has a colour; a false one is often what such things usually have."""
+    """Ask whether a thing has a colour; a false one is often what such things usually have."""
     thing = _one(scene.singles(), rng)
     if thing is None:
         return None
@@ -194,14 +189,13 @@ def is_color(scene: Scene, rng: Rng) -> Question | None:
 
 
 def ask_color(thing: Thing, asked: str, rng: Rng) -> Question:
-    """Whether this thing, the only one of its category, has that colour."""
+    """Ask whether this thing, the only one of its category, has that colour."""
     slots = {"ref": thing.category, "color": thing.color, "asked": asked}
     claim = {"category": thing.category, "color": asked}
     return _ask("is_color", rng, slots, _yes(asked == thing.color), claim=claim)
 
 
 def size(scene: Scene, rng: Rng) -> Question | None:
-    """Whether a thing is small or large."""
     thing = _one(referable(scene), rng)
     if thing is None:
         return None
@@ -210,7 +204,7 @@ def size(scene: Scene, rng: Rng) -> Question | None:
 
 
 def exists(scene: Scene, rng: Rng) -> Question | None:
-    """Whether there is a thing, every fourth time one of a colour; absent ones often fit in."""
+    """Ask whether there is a thing, every fourth time of a colour; absent ones often fit in."""
     if chance(rng, 0.5):
         thing = pick(rng, scene.things)
         return ask_exists(scene, thing.category, thing.color if chance(rng, 0.25) else None, rng)
@@ -225,7 +219,7 @@ def exists(scene: Scene, rng: Rng) -> Question | None:
 
 
 def ask_exists(scene: Scene, category: str, asked: str | None, rng: Rng) -> Question:
-    """Whether there is a thing of that category (and of that colour, unless None)."""
+    """Ask whether there is a thing of that category (and of that colour, unless None)."""
     hits = [t for t in scene.of(category) if asked in (None, t.color)]
     words = category if asked is None else f"{asked} {category}"
     present = Counter((t.category, "" if asked is None else f"{t.color} ") for t in scene.things)
@@ -241,7 +235,7 @@ def ask_exists(scene: Scene, category: str, asked: str | None, rng: Rng) -> Ques
 
 
 def count(scene: Scene, rng: Rng) -> Question | None:
-    """How many things of a category there are, or how many things in all."""
+    """Ask how many things of a category there are, or how many things in all."""
     twins = [t.category for t in scene.things if len(scene.of(t.category)) > 1]
     category: str | None = None
     if twins and chance(rng, 0.5):
@@ -261,21 +255,19 @@ def count(scene: Scene, rng: Rng) -> Question | None:
 
 
 def is_count(scene: Scene, rng: Rng) -> Question | None:
-    """Whether there are so many things in all; a false number is off by one."""
+    """Ask whether there are so many things in all; a false number is off by one."""
     n = len(scene.things)
     wrong = [k for k in (n - 1, n + 1) if 1 < k < len(NUMBERS)]
     return ask_count(scene, n if chance(rng, 0.5) else pick(rng, wrong), rng)
 
 
 def ask_count(scene: Scene, asked: int, rng: Rng) -> Question:
-    """Whether there are that many things in all."""
     n = len(scene.things)
     slots = {"asked": NUMBERS[asked], "number": NUMBERS[n]}
     return _ask("is_count", rng, slots, _yes(asked == n), claim={"category": None, "count": asked})
 
 
 def where(scene: Scene, rng: Rng) -> Question | None:
-    """Where a thing is."""
     thing = _one(referable(scene), rng)
     if thing is None:
         return None
@@ -288,7 +280,7 @@ def where(scene: Scene, rng: Rng) -> Question | None:
 
 
 def what(scene: Scene, rng: Rng) -> Question | None:
-    """What is at a place that is not empty."""
+    """Ask what is at a place that is not empty."""
     thing = pick(rng, scene.things)
     slots = {
         "place": place_phrase(thing.place, rng),
@@ -300,7 +292,6 @@ def what(scene: Scene, rng: Rng) -> Question | None:
 
 
 def is_at(scene: Scene, rng: Rng) -> Question | None:
-    """Whether a thing is at a place."""
     thing = _one(referable(scene), rng)
     if thing is None:
         return None
@@ -309,7 +300,7 @@ def is_at(scene: Scene, rng: Rng) -> Question | None:
 
 
 def ask_place(thing: Thing, ref: str, asked: str, rng: Rng) -> Question:
-    """Whether this thing, called `ref`, is at that place."""
+    """Ask whether this thing, called `ref`, is at that place."""
     slots = {
         "ref": ref,
         "asked": place_phrase(asked, rng),
@@ -321,7 +312,7 @@ def ask_place(thing: Thing, ref: str, asked: str, rng: Rng) -> Question:
 
 
 def is_related(scene: Scene, rng: Rng) -> Question | None:
-    """Whether one thing is left of, above, ... another; a false claim is the reverse of a true."""
+    """Ask whether a thing is left of, above, ... another; a false claim is the reverse."""
     things = referable(scene)
     if len(things) < 2:
         return None

@@ -1,4 +1,7 @@
-"""Textured, noisy backgrounds in whole numbers, so that every machine gets the same pixels."""
+"""A scene as pixels: a textured, noisy background and the things before it.
+
+All in whole numbers, so that every machine gets the same pixels.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def _grid(rng: np.random.Generator, n: int, method: Image.Resampling) -> Field:
 
 
 def _slope(rng: np.random.Generator) -> Field:
-    """A plane in a random direction, not yet between 0 and 255."""
+    """Return a plane in a random direction, not yet between 0 and 255."""
     return (below(rng, 17) - 8) * X + (below(rng, 17) - 8) * Y
 
 
@@ -68,18 +71,12 @@ def mosaic(rng: np.random.Generator) -> Field:
     return _grid(rng, 10 + below(rng, 11), Image.Resampling.NEAREST)
 
 
-TEXTURES: tuple[Callable[[np.random.Generator], Field], ...] = (
-    plain,
-    gradient,
-    stripes,
-    checks,
-    blotches,
-    mosaic,
-)
+Texture = Callable[[np.random.Generator], Field]
+TEXTURES: tuple[Texture, ...] = (plain, gradient, stripes, checks, blotches, mosaic)
 
 
 def strokes(rng: np.random.Generator) -> Field:
-    """Coverage (0 to 255) of a few thin lines and bows that mean nothing."""
+    """Return the coverage (0 to 255) of a few thin lines and bows that mean nothing."""
     side = 2 * IMAGE_SIZE
     image = Image.new("L", (side, side))
     pen = ImageDraw.Draw(image)
@@ -100,7 +97,7 @@ def _shifted(rng: np.random.Generator, color: Field, by: int) -> Field:
 
 
 def background(rng: np.random.Generator) -> tuple[Field, Field]:
-    """A background and the noise to lay over the finished picture, both (H, W, 3)."""
+    """Return a background and the noise to lay over the finished picture, both (H, W, 3)."""
     level = np.full(3, LEVELS[0] + below(rng, LEVELS[1] - LEVELS[0]), dtype=np.int32)
     first = _shifted(rng, level, SPREAD)
     second, third = _shifted(rng, first, CONTRAST), _shifted(rng, first, 2 * CONTRAST)
@@ -120,7 +117,7 @@ TINT = 9  # a thing's main colour differs from its name's by up to this, per cha
 
 
 def _digits(number: int, *bases: int) -> list[int]:
-    """A number in mixed bases, last digit first: independent choices from one integer."""
+    """Return a number in mixed bases, last digit first: independent choices from one integer."""
     digits = []
     for base in bases:
         number, digit = divmod(number, base)
@@ -129,7 +126,7 @@ def _digits(number: int, *bases: int) -> list[int]:
 
 
 def bounds(thing: Thing) -> tuple[int, int, int, int]:
-    """The square a thing is drawn in: left, top, right, bottom; always inside its cell."""
+    """Return the square a thing is drawn in: left, top, right, bottom; always inside its cell."""
     sides = SIDES[thing.size]
     which, x, y = _digits(thing.look, len(sides), 256, 256)
     side = sides[which]
@@ -143,7 +140,7 @@ def _offset(cell: int, side: int, by: int) -> int:
 
 
 def _painted(thing: Thing) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """What a thing adds to each pixel of its square, and how much of what is below it stays.
+    """Return what a thing adds to each pixel of its square, and how much of what is below stays.
 
     Both are in parts of ZOOM**2: (side, side, 3) and (side, side, 1).
     """
@@ -164,7 +161,7 @@ def paste(canvas: NDArray[np.int32], thing: Thing) -> None:
 
 
 def cut_out(thing: Thing) -> Image.Image:
-    """A thing alone, in its square, with nothing behind it: RGBA."""
+    """Return a thing alone, in its square, with nothing behind it: RGBA."""
     colors, clear = _painted(thing)
     full = ZOOM**2 - clear
     parts = np.concatenate([colors // np.maximum(full, 1), 255 * full // ZOOM**2], axis=2)
@@ -172,7 +169,7 @@ def cut_out(thing: Thing) -> Image.Image:
 
 
 def pixels(scene: Scene) -> NDArray[np.uint8]:
-    """The picture as an (IMAGE_SIZE, IMAGE_SIZE, 3) array of bytes."""
+    """Return the picture as an (IMAGE_SIZE, IMAGE_SIZE, 3) array of bytes."""
     canvas, noise = background(generator(scene.seed, BACKGROUND))
     for thing in scene.things:
         paste(canvas, thing)
@@ -181,5 +178,4 @@ def pixels(scene: Scene) -> NDArray[np.uint8]:
 
 
 def render(scene: Scene) -> Image.Image:
-    """The picture of a scene."""
     return Image.fromarray(pixels(scene))

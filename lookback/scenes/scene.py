@@ -29,27 +29,24 @@ LAYOUT, BACKGROUND, TASK, TEXT = range(4)  # TEXT + n is the n-th set of texts
 
 
 def generator(seed: int, stream: int) -> np.random.Generator:
-    """A fresh generator for one seed and one purpose."""
     return np.random.Generator(np.random.Philox(key=np.array([seed, stream], dtype=np.uint64)))
 
 
 def chance(rng: np.random.Generator, p: float) -> bool:
-    """True with probability p."""
     return rng.random() < p
 
 
 def below(rng: np.random.Generator, n: int) -> int:
-    """A whole number in [0, n)."""
+    """Return a whole number in [0, n)."""
     return int(rng.random() * n)
 
 
 def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
-    """One of the options, all equally likely."""
     return options[below(rng, len(options))]
 
 
 def weighted(rng: np.random.Generator, options: Sequence[T], weights: Sequence[float]) -> T:
-    """One of the options, in proportion to its weight."""
+    """Return one of the options, in proportion to its weight."""
     rest = rng.random() * sum(weights)
     for option, weight in zip(options, weights, strict=True):
         rest -= weight
@@ -59,7 +56,6 @@ def weighted(rng: np.random.Generator, options: Sequence[T], weights: Sequence[f
 
 
 def shuffled(rng: np.random.Generator, options: Sequence[T]) -> list[T]:
-    """The options in a random order."""
     keys = rng.random(len(options))
     return [options[i] for i in np.argsort(keys, kind="stable").tolist()]
 
@@ -72,22 +68,14 @@ assert max(SPLIT_SIZES.values()) <= SPAN
 
 
 def split_size(split: str) -> int:
-    """How many items a task has in a split.
-
-    Raises:
-        ValueError: there is no such split.
-    """
+    """Return how many items a task has in a split."""
     if split not in SPLIT_SIZES:
         raise ValueError(f"no split named {split!r}; there are: {', '.join(SPLIT_SIZES)}")
     return SPLIT_SIZES[split]
 
 
 def scene_seed(split: str, task: str, index: int) -> int:
-    """The seed of a task's scene.
-
-    Raises:
-        ValueError: the split is unknown, or it has no such scene.
-    """
+    """Return the seed of a task's scene; raise ValueError if there is none."""
     size = split_size(split)
     if not 0 <= index < size:
         raise ValueError(f"scene {index} of split {split!r}: it has scenes 0 to {size - 1}")
@@ -115,17 +103,14 @@ class Thing:
 
     @property
     def place(self) -> str:
-        """The name of its place."""
         return PLACES[self.cell]
 
     @property
     def row(self) -> int:
-        """0 at the top."""
         return self.cell // 3
 
     @property
     def column(self) -> int:
-        """0 at the left."""
         return self.cell % 3
 
 
@@ -138,20 +123,19 @@ class Scene:
     group: str
 
     def of(self, category: str | None) -> list[Thing]:
-        """The things of a category; all of them for None."""
+        """Return the things of a category; all of them for None."""
         return [t for t in self.things if category in (None, t.category)]
 
     def singles(self) -> list[Thing]:
-        """The things that are the only ones of their category."""
+        """Return the things that are the only ones of their category."""
         return [t for t in self.things if len(self.of(t.category)) == 1]
 
     def free_cells(self) -> list[int]:
-        """The places without a thing."""
         taken = {t.cell for t in self.things}
         return [cell for cell in range(len(PLACES)) if cell not in taken]
 
     def truth(self) -> list[dict[str, Any]]:
-        """The things as JSON-able data."""
+        """Return the things as JSON-able data."""
         return [
             {"category": t.category, "color": t.color, "size": t.size, "place": t.place}
             for t in self.things
@@ -159,12 +143,11 @@ class Scene:
 
 
 def draw_color(category: str, rng: np.random.Generator) -> str:
-    """A colour by the category's prior."""
     return weighted(rng, tuple(COLORS), color_weights(category))
 
 
 def draw_thing(category: str, color: str, free: list[int], rng: np.random.Generator) -> Thing:
-    """A thing with a size and one of the free places, by the category's prior."""
+    """Draw a thing with a size and one of the free places, by the category's prior."""
     kind = CATEGORIES[category]
     rows = ROWS[kind.home]
     cell = weighted(rng, free, [rows[c // 3] for c in free])
@@ -172,7 +155,7 @@ def draw_thing(category: str, color: str, free: list[int], rng: np.random.Genera
 
 
 def sample_scene(seed: int, rng: np.random.Generator | None = None) -> Scene:
-    """The scene of a seed; with `rng`, another layout before the same background."""
+    """Return the scene of a seed; with `rng`, another layout before the same background."""
     rng = generator(seed, LAYOUT) if rng is None else rng
     group = pick(rng, tuple(GROUPS))
     scene = Scene((), seed, group)

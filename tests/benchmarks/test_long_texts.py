@@ -18,7 +18,7 @@ from lookback.benchmarks.amber import Amber
 from lookback.benchmarks.base import Item
 from lookback.benchmarks.chair import Chair
 from lookback.benchmarks.language_model_judge import parse_verdict
-from lookback.scenes.parse import origins, plain, tokens
+from lookback.scenes.parse import located, origins, plain
 from lookback.scores import judges
 
 WORDS = "a the man dogs sits seated on table red near bus two toilet seat it's isn't , . ' - 3.5"
@@ -177,5 +177,5 @@ def test_numbers_of_thousands_of_digits():
     assert judges.usc_choice(f"Response {long}", 3) is None
     assert judges.usc_choice(long, 3) is None
     assert judges.usc_choice(f"Response {long}, no: response 002", 3) == 2
-    assert int(tokens(f"{long} dogs")[0].value) > 10**9
-    assert [token.value for token in tokens("007 and 0")[::2]] == ["7", "0"]
+    assert int(located(f"{long} dogs")[0][0].value) > 10**9
+    assert [token.value for token, _ in located("007 and 0")[::2]] == ["7", "0"]

@@ -10,7 +10,7 @@ import zipfile
 import pytest
 
 from lookback.benchmarks import get_benchmark
-from lookback.benchmarks.files import check_lists, check_rows, check_words, get_list, read_json
+from lookback.benchmarks.files import check_lists, check_rows, check_words, get_rows, read_json
 
 PEOPLE = [{"answer": "yes"}] * 10
 ROW = dict.fromkeys(("category", "subcategory", "visual_input", "set_id", "figure_id"), "1")
@@ -229,7 +229,7 @@ def test_shapes_that_fit_pass_through():
     assert check_rows(rows, {"a": (int, str), "b": str}, "here") is rows
     assert check_words([], "here") == []
     assert check_lists({"a": ["b"]}, "here") == {"a": ["b"]}
-    assert get_list({"a": [1]}, "path", "a") == [1]
+    assert get_rows({"a": rows}, "path", "a", {"b": str}) is rows
 
 
 def test_a_truth_is_no_number():

@@ -16,7 +16,7 @@ from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 from transformers import AutoProcessor
 
 from lookback.engines.common.fair_lock import survive_forks
-from lookback.errors import error_line
+from lookback.errors import error_line, first_line
 
 LOADING = threading.RLock()
 """Held while transformers loads: it changes defaults of the whole process meanwhile (the dtype and
@@ -122,11 +122,10 @@ def explaining(name: str) -> Iterator[None]:
             ) from error
         if path.exists() or not isinstance(error, OSError):
             raise  # the library says what is wrong
-        (reason, *_) = str(error).strip().splitlines() or [type(error).__name__]
         raise OSError(
             f"cannot load {name!r}: there is no folder {path.absolute()}, and as a hub id it "
-            f"failed ({reason}); check the name, run `hf download {name}` where there is a "
-            "network, or `hf auth login` for a model that asks for consent"
+            f"failed ({first_line(error)}); check the name, run `hf download {name}` where there "
+            "is a network, or `hf auth login` for a model that asks for consent"
         ) from error
 
 

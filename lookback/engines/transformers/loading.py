@@ -18,6 +18,7 @@ from transformers import (
 from lookback.embedded import LVLM
 from lookback.engines import UnsupportedModelError
 from lookback.engines.common.model_files import LOADING, explaining, find_folder, hub_options
+from lookback.errors import first_line
 
 STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
 """What a device_map may say instead of a device."""
@@ -155,9 +156,9 @@ def check_usable(device: torch.device) -> None:
     try:
         torch.zeros(1).to(device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        (reason, *_) = str(error).splitlines() or [type(error).__name__]
         raise ValueError(
-            f"device = '{device}' cannot be used here ({reason}); write cpu, or leave it out"
+            f"device = '{device}' cannot be used here ({first_line(error)}); write cpu, or leave "
+            "it out"
         ) from None
 
 

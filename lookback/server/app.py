@@ -17,7 +17,7 @@ from lookback.server.dispatch import Serving
 from lookback.server.errors import ApiError, invalid
 from lookback.server.guard import Guard
 from lookback.server.metrics import Metrics
-from lookback.server.routes import add_chat, add_explorer, add_given, add_operations, json_only
+from lookback.server.routes import add_chat, add_docs, add_explorer, add_given, add_operations, json_only
 from lookback.server.scheduler import Desk
 from lookback.server.settings import Settings
 
@@ -44,6 +44,7 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
     add_chat(app, serving)
     add_given(app, serving)
     add_operations(app, serving)
+    add_docs(app)
     add_explorer(app, engine, settings)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _unreadable)

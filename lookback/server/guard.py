@@ -26,6 +26,8 @@ PIECES = 20_000
 """Objects and lists of a request: to read one of millions stops the server for minutes."""
 OPEN = ("/", "/health", "/ready", "/docs", "/openapi.json", "/favicon.ico")
 """Paths that need no key."""
+DOCS_ASSETS = "/docs/assets/"
+"""Nor do those below this one: Swagger UI's script and style."""
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 Scope = MutableMapping[str, Any]
@@ -92,7 +94,7 @@ class Guard:
         name = host_name(headers.get("host", ""))
         if self.settings.hosts is not None and name not in self.settings.hosts:
             raise ApiError(403, f"this server is not {name[:60]!r}", code="host")
-        if self.settings.api_key is not None and path not in OPEN:
+        if self.settings.api_key is not None and not is_open(path):
             scheme, _, key = headers.get("authorization", "").partition(" ")
             known = self.settings.api_key.encode()
             right = hmac.compare_digest(key.strip().encode("latin-1"), known)
@@ -250,6 +252,10 @@ class Body:
     def _too_large(self) -> ApiError:
         mib = self._most / MIB
         return ApiError(413, f"the request has more than {mib:g} MiB", code="too_large")
+
+
+def is_open(path: str) -> bool:
+    return path in OPEN or path.startswith(DOCS_ASSETS)
 
 
 def now() -> float:

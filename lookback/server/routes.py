@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from typing import Annotated, Any
 
 from fastapi import Body, Depends, FastAPI, Request
+from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
 
 from lookback.engines import Engine, require
 from lookback.server import explorer, responses, schema
 from lookback.server.dispatch import Serving
 from lookback.server.errors import ApiError
-from lookback.server.reference import reference_page
 from lookback.server.requests import (
     ask_for_draw,
     ask_for_ranking,
@@ -175,9 +178,29 @@ def add_operations(app: FastAPI, serving: Serving) -> None:
         text, kind = serving.metrics.text()
         return Response(text, media_type=kind)
 
+def add_docs(app: FastAPI) -> None:
+    """Add FastAPI's page of the API at /docs; an installed package has its script and style."""
+    page = get_swagger_ui_html(
+        openapi_url="openapi.json",  # relative, as all addresses: a proxy may add a prefix
+        title="LookBack: the API",
+        swagger_js_url="docs/assets/swagger-ui-bundle.js",
+        swagger_css_url="docs/assets/swagger-ui.css",
+        swagger_favicon_url="data:,",
+        swagger_ui_parameters={"validatorUrl": None},  # would be another host
+    )
+    script = bytes(page.body).partition(b"<script>")[2].partition(b"</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    page.headers.update(HEADERS)
+    page.headers["Content-Security-Policy"] = (
+        f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'self'; "
+        "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'"
+    )
+
     @app.get("/docs", include_in_schema=False)
-    async def docs(request: Request) -> Response:
-        return HTMLResponse(reference_page(app.openapi(), str(request.base_url).rstrip("/")))
+    async def docs() -> Response:
+        return page
+
+    app.mount("/docs/assets", StaticFiles(packages=[("fastapi_swagger", "resources")]))
 
 
 HEADERS = {

@@ -17,7 +17,14 @@ from lookback.server.dispatch import Serving
 from lookback.server.errors import ApiError, invalid
 from lookback.server.guard import Guard
 from lookback.server.metrics import Metrics
-from lookback.server.routes import add_chat, add_docs, add_explorer, add_given, add_operations, json_only
+from lookback.server.routes import (
+    add_chat,
+    add_docs,
+    add_explorer,
+    add_given,
+    add_operations,
+    json_only,
+)
 from lookback.server.scheduler import Desk
 from lookback.server.settings import Settings
 

@@ -1,4 +1,4 @@
-"""The card of a dataset: what it is, where it comes from, how it was made, and whose it is."""
+"""A run as a dataset for `datasets`: a folder with Parquet and a card."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 
 
 CONFIG = "default"
+TEXTS = ("id", "question", "messages", "source", "truth", "image_of")
+JSON_TEXTS = ("messages", "source", "truth")
 LICENSE = "# license: yours to choose; see below whose questions and pictures these are"
 
 
 def make_card(request: Request, written: Written, split: str, features: Any) -> str:
-    """The text of README.md."""
+    """Return the text of README.md: what it is, where it is from, how it was made, whose it is."""
     head = _front_matter(request, split, features)
     run = request.run
     parts = [
@@ -57,7 +59,7 @@ def make_card(request: Request, written: Written, split: str, features: Any) -> 
 
 
 def _front_matter(request: Request, split: str, features: Any) -> str:
-    """What the hub and `datasets` read; its license is left to whoever publishes it."""
+    """Return what the hub and `datasets` read; the license is left to whoever publishes it."""
     from datasets import DatasetInfo
 
     info: Any = DatasetInfo(features=features)
@@ -103,7 +105,7 @@ def _example(request: Request) -> str:
 
 
 def _settings(run: Run) -> list[tuple[str, str]]:
-    """All that decided the results, as the run's manifest has it."""
+    """Return all that decided the results, as the run's manifest has it."""
     manifest = run.manifest
     rows = [("run", run.id), ("made", manifest.created or "unknown")]
     rows += [("with", f"lookback-vlm {manifest.versions.get('lookback-vlm', 'unknown')}")]
@@ -117,15 +119,10 @@ def _settings(run: Run) -> list[tuple[str, str]]:
 def _scores(request: Request, written: Written) -> list[tuple[str, str, str]]:
     rows = []
     for name in request.scorers:
-        mean = written.metrics.get(name)
-        settings = request.settings_of(name).items()
-        rows.append(
-            (
-                f"{get_scorer(name).title} (`{name}`)",
-                ", ".join(f"{key} = {_cell(value)}" for key, value in settings),
-                "not known" if mean is None else f"{mean:.4f}",
-            )
-        )
+        mean, settings = written.metrics.get(name), request.settings_of(name).items()
+        title = f"{get_scorer(name).title} (`{name}`)"
+        shown = ", ".join(f"{key} = {_cell(value)}" for key, value in settings)
+        rows.append((title, shown, "not known" if mean is None else f"{mean:.4f}"))
     return rows
 
 
@@ -154,14 +151,10 @@ def _columns(request: Request) -> str:
 def _owners(request: Request, written: Written) -> str:
     source = _source(request.run)
     where = f" ({source})" if source else ""
-    images = (
-        f"Its {written.images} images are included"
-        if written.images
-        else "Its images are not included"
-    )
+    images = f"Its {written.images} images are" if written.images else "Its images are not"
     return (
         f"Questions, truths and images are those of {_title(request.run)}{where}, under its terms, "
-        f"not under a license that this card could give. {images}. Responses are the model's, "
+        f"not under a license that this card could give. {images} included. Responses are the model's, "
         "under the terms of the model. No license is named above: choose one before you publish "
         "this.\n\n"
         f"Written by `lookback export` {lookback.__version__}."
@@ -173,7 +166,7 @@ def _title(run: Run) -> str:
 
 
 def _source(run: Run) -> str:
-    """Where a benchmark's items come from, in its own words; nothing if it cannot be asked."""
+    """Return where a benchmark's items come from, by itself; nothing if it cannot be loaded."""
     try:
         return get_benchmark(run.benchmark, run.manifest.data).source
     except (OSError, ValueError, ImportError):
@@ -192,19 +185,14 @@ def _table(columns: tuple[str, ...], rows: list[Any]) -> str:
     )
 
 
-WORDS = ("id", "question", "messages", "source", "truth", "image_of")
-JSON = ("messages", "source", "truth")
-"""Columns of an item that are JSON text."""
-
-
-def write(request: Request, progress: Progress) -> Written:
+def write_dataset(request: Request, progress: Progress) -> Written:
     """Write the folder."""
     datasets = need("datasets", "datasets", "hf-dataset")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     run, split = request.run, split_name(str(request.run.settings["split"]))
-    features, tally, rows = make_features(datasets, request), Tally.of(request), _Rows(request)
+    features, tally, rows = make_features(datasets, request), Tally(request), _Rows(request)
     schema = features.arrow_schema
     with making_folder(request.out) as folder:
         file = folder / "data" / f"{split}-00000-of-00001.parquet"
@@ -225,12 +213,12 @@ def write(request: Request, progress: Progress) -> Written:
 
 
 def split_name(split: str) -> str:
-    """A split's name as `datasets` takes it; there, "all" means all splits."""
+    """Return a split's name as `datasets` takes it, where "all" means all splits."""
     return {"all": "full"}.get(split, re.sub(r"\W+", "_", split)) or "full"
 
 
 def make_features(datasets: Any, request: Request) -> Any:
-    """The columns and their types."""
+    """Return the columns and their types."""
     value, listed = datasets.Value, datasets.List
     tokens = {}
     if request.signals:
@@ -248,7 +236,7 @@ def make_features(datasets: Any, request: Request) -> Any:
         "ranks": {name: value("int32") for name in request.scorers},
         **tokens,
     }
-    item = {"item": value("int32")} | {name: value("string") for name in WORDS}
+    item = {"item": value("int32")} | {name: value("string") for name in TEXTS}
     if request.images:
         item["images"] = listed(datasets.Image())
     if request.flat:
@@ -266,27 +254,19 @@ class _Rows:
         self.images = 0
 
     def make(self, entry: Entry) -> Iterator[Row]:
-        """The rows of an item: one, or one per candidate."""
+        """Yield the rows of an item: one, or one per candidate."""
         row = entry.item
         item = {name: row[name] for name in ("item", "id", "question")}
-        item |= {name: _json(row[name]) for name in JSON} | {"image_of": row["image"]}
+        for name in JSON_TEXTS:
+            value = row[name]
+            item[name] = None if value is None else json.dumps(value, ensure_ascii=False)
+        item["image_of"] = row["image"]
         if self.shown is not None:
-            item["images"] = self._images(row)
-        if not self.request.flat:
+            # An item that failed has none: perhaps it failed for want of them.
+            images = [] if row["error"] is not None else self.shown.needed(row).images
+            self.images += len(images)
+            item["images"] = [{"bytes": encoded(image), "path": None} for image in images]
+        if self.request.flat:
+            yield from (item | candidate for candidate in entry.candidates)
+        else:
             yield item | {"error": row["error"], "candidates": entry.candidates}
-            return
-        for one in entry.candidates:
-            yield item | one
-
-    def _images(self, row: Row) -> list[dict[str, Any]]:
-        """The images that were shown; none of an item that failed, perhaps for want of them."""
-        assert self.shown is not None
-        if row["error"] is not None:
-            return []
-        shown = self.shown.needed(row).images
-        self.images += len(shown)
-        return [{"bytes": encoded(image), "path": None} for image in shown]
-
-
-def _json(data: Any) -> str | None:
-    return None if data is None else json.dumps(data, ensure_ascii=False)

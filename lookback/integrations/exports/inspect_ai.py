@@ -1,10 +1,13 @@
-"""The head of an Inspect log: what was evaluated, with what settings, and the numbers of it all."""
+"""A run as a log of Inspect AI: what was evaluated, a sample per item, and the numbers of it all."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import lookback
 from lookback.conversations import Conversation
@@ -27,13 +30,18 @@ if TYPE_CHECKING:
     from lookback.engines.common.options import Progress
 
 
+LARGEST = 512
+"""Pixels of the longer side of an image in a log, at most."""
+STOPS = {"end": "stop", "length": "max_tokens", "stop": "stop"}
+"""Why a candidate ended, as Inspect calls it."""
+STATUS = {"finished": "success", "running": "cancelled", "failed": "error"}
 SAMPLED = ("temperature", "top_p", "seed")
 METRICS = ("mean", "stderr")
 """Inspect's names of what a scorer's outcomes are summed up by."""
 
 
 def make_spec(request: Request) -> Any:
-    """Model, task, dataset, sampling, versions, and all that the run's manifest says."""
+    """Return model, task, dataset, sampling, versions, and all that the run's manifest says."""
     from inspect_ai.log import EvalConfig, EvalDataset, EvalSpec
     from inspect_ai.model import GenerateConfig
 
@@ -80,7 +88,7 @@ def make_spec(request: Request) -> Any:
 
 
 def make_results(request: Request, tally: Tally) -> Any:
-    """The mean of each scorer's outcomes and its standard error, as Inspect computes them."""
+    """Return the mean of each scorer's outcomes and its standard error, as Inspect does."""
     from inspect_ai.log import EvalMetric, EvalResults, EvalScore
 
     done = tally.items - tally.failed
@@ -88,8 +96,10 @@ def make_results(request: Request, tally: Tally) -> Any:
     for name, mean in tally.means().items():
         if mean is None:
             continue
-        values = dict(zip(METRICS, (mean, tally.stderr(name)), strict=True))
-        count = len(tally.values[name])
+        outcomes = tally.values[name]
+        count = len(outcomes)
+        stderr = float(np.std(outcomes, ddof=1) / np.sqrt(count)) if count > 1 else 0.0
+        values = dict(zip(METRICS, (mean, stderr), strict=True))
         scores.append(
             EvalScore(
                 name=name,
@@ -104,7 +114,7 @@ def make_results(request: Request, tally: Tally) -> Any:
 
 
 def make_stats(run: Run, seconds: Collection[float]) -> Any:
-    """When it began, and as if item after item had followed: a run keeps no more of its times."""
+    """Return when it began and ended, as if items had followed each other: no more is known."""
     from inspect_ai.log import EvalStats
 
     if not (run.manifest.created and seconds):
@@ -122,7 +132,7 @@ def _scorer(name: str, request: Request) -> Any:
 
 
 def _revision(run: Run) -> Any:
-    """The commit of the code that made the run; a run from elsewhere has none."""
+    """Return the commit of the code that made the run; a run from elsewhere has none."""
     from inspect_ai.log import EvalRevision
 
     commit = run.manifest.commit
@@ -133,23 +143,15 @@ def _revision(run: Run) -> Any:
     )
 
 
-LARGEST = 512
-"""Pixels of the longer side of an image in a log, at most."""
-STOPS = {"end": "stop", "length": "max_tokens", "stop": "stop"}
-"""Why a candidate ended, as Inspect calls it."""
-STATUS = {"finished": "success", "running": "cancelled", "failed": "error"}
-
-
-def write(request: Request, progress: Progress) -> Written:
+def write_log(request: Request, progress: Progress) -> Written:
     """Write the log."""
     need("inspect_ai", "inspect-ai", "inspect")
     from inspect_ai.log import EvalError, EvalLog, EvalPlan, EvalPlanStep, write_eval_log
 
-    run, tally = request.run, Tally.of(request)
-    samples = _Samples(request)
-    made = []
+    run, tally = request.run, Tally(request)
+    maker, samples = _SampleMaker(request), []
     for number, entry in enumerate(entries(request), start=1):
-        made.append(samples.make(entry, tally.add(entry)))
+        samples.append(maker.make(entry, tally.add(entry)))
         progress(number, len(run.items))
     first = request.scorers[0]
     step = {"n": request.size, "scorer": first} | plain(request.settings_of(first))
@@ -158,46 +160,45 @@ def write(request: Request, progress: Progress) -> Written:
         eval=make_spec(request),
         plan=EvalPlan(steps=[EvalPlanStep(solver="lookback/best_of", params=step)]),
         results=make_results(request, tally),
-        stats=make_stats(run, samples.seconds.values()),
+        stats=make_stats(run, maker.seconds.values()),
         error=EvalError(message="every item failed", traceback="", traceback_ansi="")
         if run.manifest.status == "failed"
         else None,
-        samples=made,
+        samples=samples,
     )
     request.out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(request.out) as temporary:
         write_eval_log(log, str(temporary), format=request.out.suffix[1:])
-    return tally.written(samples.images if request.images else None, samples.notes())
+    return tally.written(maker.images if request.images else None, maker.notes())
 
 
-class _Samples:
-    """Makes samples, and counts what they lack."""
+class _SampleMaker:
+    """Makes samples, and counts images and those that are missing."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.shown = Shown(request.run) if request.images else None
         self.seconds = _seconds(request.run)
         self.images = 0
-        self.lost: list[tuple[str, str]] = []
+        self.missing: list[tuple[str, str]] = []
 
     def make(self, entry: Entry, outcomes: dict[str, float]) -> Any:
-        """A sample of an item."""
         from inspect_ai.log import EvalError, EvalSample
         from inspect_ai.model import ChatMessageAssistant, ModelOutput
 
         row, error = entry.item, entry.item["error"]
-        asked = self._messages(row)
+        messages = self._messages(row)
         pick = entry.pick(self.request.scorers[0])
-        said = [] if pick is None else [ChatMessageAssistant(content=pick["text"])]
+        answer = [] if pick is None else [ChatMessageAssistant(content=pick["text"])]
         keep = ("item", "question", "source", "truth", "image", "messages")
         metadata = {name: row[name] for name in keep} | {"candidates": entry.candidates}
         return EvalSample(
             id=row["id"],
             epoch=1,
-            input=asked,
+            input=messages,
             target=_target(row["truth"]),
             total_time=self.seconds.get(row["item"]),
-            messages=[*asked, *said],
+            messages=[*messages, *answer],
             output=ModelOutput() if pick is None else self._output(pick),
             scores=None if pick is None else self._scores(entry, outcomes),
             metadata=metadata,
@@ -211,52 +212,51 @@ class _Samples:
         return ModelOutput.from_content(self.request.run.model, pick["text"], stop_reason=stop)
 
     def _scores(self, entry: Entry, outcomes: dict[str, float]) -> dict[str, Any]:
-        """By scorer: the quality of its pick, and which that is."""
+        """Return by scorer the quality of its pick, and which that is."""
         from inspect_ai.scorer import Score
 
-        found = {}
+        scores = {}
         for name, value in outcomes.items():
             pick = entry.pick(name)
             assert pick is not None
             about = {"index": pick["index"], "score": pick["scores"][name]}
-            found[name] = Score(value=value, answer=pick["text"], metadata=about)
-        return found
+            scores[name] = Score(value=value, answer=pick["text"], metadata=about)
+        return scores
 
     def _messages(self, row: Row) -> list[Any]:
-        """What was asked, as Inspect's messages."""
+        """Return what was asked."""
         if self.shown is None or row["error"] is not None:
             return _by_name(row)
         shown = self.shown.needed(row) if self.request.insist else self.shown.of(row)
         if isinstance(shown, str):
-            self.lost.append((row["id"], shown))
+            self.missing.append((row["id"], shown))
             return _by_name(row)
         self.images += len(shown.images)
         return [_message(turn) for turn in with_uris(shown)]
 
     def notes(self) -> tuple[str, ...]:
-        """Which images are missing."""
-        if not self.lost:
+        if not self.missing:
             return ()
-        name, why = self.lost[0]
-        return (f"{len(self.lost)} items are without their images, e.g. {name}: {why}",)
+        name, why = self.missing[0]
+        return (f"{len(self.missing)} items are without their images, e.g. {name}: {why}",)
 
 
 def _seconds(run: Run) -> dict[int, float]:
-    """What each item took, by its position in the split: to draw, and to be scored."""
-    found: dict[int, float] = {}
+    """Return what each item took, by its position in the split: to draw, and to be scored."""
+    seconds: Counter[int] = Counter()
     for row in run.timings():
-        found[row["item"]] = found.get(row["item"], 0.0) + row["ms"] / 1000
-    return found
+        seconds[row["item"]] += row["ms"] / 1000
+    return seconds
 
 
 def _target(truth: Any) -> str:
-    """What would have been right, in words: the answer, if there is one, else all that is known."""
+    """Return what would have been right: the answer, if there is one, else all that is known."""
     known = [] if truth is None else facts(truth)
     return dict(known).get("answer", "; ".join(f"{name}: {text}" for name, text in known))
 
 
 def with_uris(shown: Conversation) -> list[dict[str, Any]]:
-    """Messages with images as data URIs, none larger than `LARGEST`."""
+    """Return messages with images as data URIs, none larger than `LARGEST`."""
     uris = iter([image_uri(image, LARGEST) for image in shown.images])
     turns = shown.to_json()
     for turn in turns:
@@ -267,7 +267,7 @@ def with_uris(shown: Conversation) -> list[dict[str, Any]]:
 
 
 def _by_name(row: Row) -> list[Any]:
-    """What was asked with images by their names; format 1 kept the question alone."""
+    """Return what was asked with images by their names; a failed item has its question alone."""
     plainly = {"role": "user", "content": [{"type": "text", "text": row["question"]}]}
     return [_message(turn) for turn in row["messages"] or [plainly]]
 
@@ -281,7 +281,7 @@ def _message(turn: dict[str, Any]) -> Any:
 
 
 def _content(part: dict[str, Any]) -> Any:
-    """A text or an image; of what is not in the log, its name."""
+    """Return a text or an image; of what is not in the log, its name."""
     from inspect_ai.model import ContentImage, ContentText
 
     kind = part["type"]

@@ -22,13 +22,14 @@ from lookback.conversations import Conversation
 from lookback.engines import Engine, load, optional_settings, require
 from lookback.errors import error_line
 from lookback.integrations.lmms_eval import missing
-from lookback.integrations.lmms_eval.documents import (
+from lookback.integrations.lmms_eval.tasks import (
+    Log,
+    Settings,
     conversation_of,
     simple_conversation,
     source_of,
+    unsupported_kwargs,
 )
-from lookback.integrations.lmms_eval.log import Log
-from lookback.integrations.lmms_eval.settings import Settings, unheeded
 from lookback.runs.sources import item_seed
 from lookback.scores.base import best_first, get_scorer
 from lookback.scores.formula import Array
@@ -152,7 +153,7 @@ class LookBack(lmms):
                     "messages": conversation.messages(),
                     "source": source_of(conversation),
                     "seed": item_seed(self.settings.seed, one.id),
-                    **_named(one.id, partial(self.settings.drawing, one.generation)),
+                    **_named(one.id, partial(self.settings.sampling, one.generation)),
                 }
             )
         more = optional_settings(self.engine, {"prune": self.settings.pruning})
@@ -164,7 +165,7 @@ class LookBack(lmms):
 
     def _warn(self, request: Request) -> None:
         """Say, once per task, what nothing is done with."""
-        passed_over = unheeded(request.generation)
+        passed_over = unsupported_kwargs(request.generation)
         if passed_over and request.task not in self._said:
             self._said.add(request.task)
             logger.warning(f"{request.task}: LookBack does nothing with {passed_over}")

@@ -154,9 +154,9 @@ def _owners(request: Request, written: Written) -> str:
     images = f"Its {written.images} images are" if written.images else "Its images are not"
     return (
         f"Questions, truths and images are those of {_title(request.run)}{where}, under its terms, "
-        f"not under a license that this card could give. {images} included. Responses are the model's, "
-        "under the terms of the model. No license is named above: choose one before you publish "
-        "this.\n\n"
+        f"not under a license that this card could give. {images} included. Responses are the "
+        "model's, under the terms of the model. No license is named above: choose one before you "
+        "publish this.\n\n"
         f"Written by `lookback export` {lookback.__version__}."
     )
 

@@ -1,8 +1,8 @@
-"""A run as a log of Inspect AI: what was evaluated, a sample per item, and the numbers of it all."""
+"""A run as a log of Inspect AI: what was evaluated, a sample per item, and the numbers of all."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -243,7 +243,7 @@ class _SampleMaker:
 
 def _seconds(run: Run) -> dict[int, float]:
     """Return what each item took, by its position in the split: to draw, and to be scored."""
-    seconds: Counter[int] = Counter()
+    seconds: defaultdict[int, float] = defaultdict(float)
     for row in run.timings():
         seconds[row["item"]] += row["ms"] / 1000
     return seconds

@@ -42,11 +42,7 @@ class Parser(h11.Connection):
     """Refuses a body in too many chunks."""
 
     def next_event(self) -> Any:
-        """Return what came next.
-
-        Raises:
-            h11.RemoteProtocolError: it is no HTTP, or one chunk too many.
-        """
+        """Return what came next; raise RemoteProtocolError for one chunk too many."""
         event = super().next_event()
         if isinstance(event, h11.Request):
             self.chunks = 0
@@ -64,11 +60,13 @@ class Connection(H11Protocol):
         limits: a client has `body_seconds` to send the head of its next request, and as long after
             the deadline to take the answer.
         clients: the connections of each address; shared by all of them.
-        more: as uvicorn gives them.
+        settings: uvicorn's.
     """
 
-    def __init__(self, *, limits: Limits, clients: dict[str, set[Connection]], **more: Any) -> None:
-        super().__init__(**more)
+    def __init__(
+        self, *, limits: Limits, clients: dict[str, set[Connection]], **settings: Any
+    ) -> None:
+        super().__init__(**settings)
         self.conn = Parser(h11.SERVER, HEAD)
         self._limits, self._clients = limits, clients
         self._app, self.app = self.app, self._serve
@@ -77,7 +75,7 @@ class Connection(H11Protocol):
 
     @property
     def address(self) -> str:
-        """The client's; a proxy's, where one is before the server."""
+        """The address of the client, or of a proxy before the server."""
         return self.client[0] if self.client else ""
 
     @property
@@ -86,7 +84,7 @@ class Connection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timer, and make room."""
+        """Start the timer; beyond a limit, drop another connection."""
         super().connection_made(transport)
         own = self._clients.setdefault(self.address, set())
         own.add(self)
@@ -98,7 +96,7 @@ class Connection(H11Protocol):
             self._make_room(self.connections)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Stop the timer."""
         super().connection_lost(exc)
         self._stop_timer()
         own = self._clients.get(self.address, set())
@@ -115,7 +113,6 @@ class Connection(H11Protocol):
             self.limit_concurrency = 0  # its request is answered with 503
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer one request, until its answer was taken."""
         # The deadline and the time for the body are `Guard`'s: it has said so by then.
         self._start_timer(self._limits.seconds + 2 * self._limits.body_seconds)
         try:
@@ -138,43 +135,43 @@ class Connection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """A server that sends away those who wait when it is told to end; who is at work goes on."""
+    """A server that refuses waiting requests when it is told to end; those at work go on."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End: no new requests, a grace for those at work, then all of them are given up."""
+        """Refuse new requests; those at work are given up after a grace period."""
         self.config.app.state.scheduler.close()  # type: ignore[union-attr]
         await super().shutdown(sockets)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket at an address; port 0 takes one that is free.
+    """Return a socket that listens at an address; port 0 takes one that is free.
 
     Raises:
-        OSError: it cannot be had.
+        OSError: the address cannot be had.
         ValueError: the host is empty.
     """
     check_host(host)
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         # asyncio turns Nagle's algorithm off for sockets that are said to be TCP's.
-        found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-        found.listen(1024)
+        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(1024)
     except (OSError, OverflowError) as error:
         raise cannot_serve(host, port, error) from None
-    found.set_inheritable(True)
-    return found
+    bound.set_inheritable(True)
+    return bound
 
 
 def address(bound: socket.socket) -> str:
-    """The URL of what is served there."""
+    """Return the URL of what a socket serves."""
     host, port = bound.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def make_server(app: FastAPI, settings: Settings) -> Server:
-    """A server for the application, not yet started."""
+    """Return a server for the application, not yet started."""
     protocol: Any = partial(Connection, limits=settings.limits, clients={})
     config: Any = uvicorn.Config(
         app,
@@ -198,13 +195,12 @@ class LineFormatter(logging.Formatter):
     """Cuts lines that are too long."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as its line, or lines with a traceback."""
         lines = super().format(record).split("\n")
         return "\n".join(x if len(x) <= LONGEST else f"{x[:LONGEST]}..." for x in lines)
 
 
 def start_log(quiet: bool = False) -> None:
-    """Write it to stderr; `quiet`: failures alone."""
+    """Log to stderr; failures alone, if `quiet`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
     silence_pillow()
@@ -216,7 +212,7 @@ def start_log(quiet: bool = False) -> None:
 
 
 def silence_pillow() -> None:
-    """Keep out of the log what Pillow says of strangers' pictures: up to a line for each tag."""
+    """Keep Pillow's warnings about clients' images out of the log: up to a line for each tag."""
     warnings.filterwarnings("ignore", module="PIL")
     logging.getLogger("PIL").setLevel(logging.CRITICAL)
     with suppress(OSError, AttributeError):  # libtiff, which writes to stderr itself

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Any, Literal, Self, TypedDict
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import Depends, FastAPI, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -85,34 +85,6 @@ class SceneBody(Strict):
         return replace(sample_scene(self.seed), things=things)
 
 
-class About(TypedDict):
-    """What the page is told of the server.
-
-    Attributes:
-        model: its name.
-        embedded: whether it is the model that comes with the package, which knows drawings only.
-        looks: whether the engine can say where a response looked.
-        prunes: whether the engine can end the worst candidates early.
-        best_of: how many answers are drawn unless somebody says otherwise; `most`: at most.
-        scorer, alpha, lam, prune: the server's own; alpha and lam are the model's.
-        temperature, max_tokens: of a draw; `longest`: what max_tokens may be.
-    """
-
-    model: str
-    embedded: bool
-    looks: bool
-    prunes: bool
-    best_of: int
-    most: int
-    scorer: str
-    alpha: float
-    lam: float
-    prune: bool
-    temperature: float
-    max_tokens: int
-    longest: int
-
-
 def add_explorer(app: FastAPI, engine: Engine, settings: Settings) -> None:
     """Add the explorer's routes to the server's."""
 
@@ -133,12 +105,12 @@ def add_explorer(app: FastAPI, engine: Engine, settings: Settings) -> None:
         return JSONResponse(scene_data(body.scene()))
 
 
-def about(engine: Engine, settings: Settings) -> About:
-    """Return what the page is told of a server."""
+def about(engine: Engine, settings: Settings) -> dict[str, Any]:
+    """Return what the page is told of a server: its model, its abilities, defaults and limits."""
     defaults = settings.defaults
     return {
         "model": settings.names[0] if settings.names else engine.name,
-        "embedded": engine.identity().model == "embedded",
+        "embedded": engine.identity().model == "embedded",  # which knows drawings only
         "looks": "look" in engine.abilities,
         "prunes": "prune" in engine.abilities,
         "best_of": defaults.best_of,
@@ -153,14 +125,14 @@ def about(engine: Engine, settings: Settings) -> About:
     }
 
 
-def page(about: About) -> str:
+def page(about: dict[str, Any]) -> str:
     """Return the page; it is the same for all who open it."""
     return render_page(
         "explorer/page.html", title="LookBack explorer", about=about, data=page_data(about)
     )
 
 
-def page_data(about: About) -> dict[str, Any]:
+def page_data(about: dict[str, Any]) -> dict[str, Any]:
     """Return what the page's script has from the start."""
     scorers = {name: get_scorer(name) for name in SCORERS}
     return {

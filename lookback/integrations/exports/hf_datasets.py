@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import lookback
 from lookback.benchmarks.base import get_benchmark
-from lookback.integrations.exports.base import (
-    Entry,
-    Request,
-    Row,
-    Shown,
-    Tally,
-    Written,
-    entries,
-    making_folder,
-    need,
-)
+from lookback.integrations.exports import base
+from lookback.integrations.exports.base import Entry, Request, Row, Shown, Tally, Written
 from lookback.pages import encoded
 from lookback.runs import Run
 from lookback.runs.layout import SHARD
@@ -75,7 +66,7 @@ def _front_matter(request: Request, split: str, features: Any) -> str:
         ],
         "dataset_info": {"config_name": CONFIG} | info._to_yaml_dict(),
     }
-    text: str = need("yaml", "pyyaml", "hf-dataset").safe_dump(
+    text: str = base.need("yaml", "pyyaml", "hf-dataset").safe_dump(
         data, sort_keys=False, allow_unicode=True
     )
     return f"{LICENSE}\n{text}"
@@ -187,19 +178,19 @@ def _table(columns: tuple[str, ...], rows: list[Any]) -> str:
 
 def write_dataset(request: Request, progress: Progress) -> Written:
     """Write the folder."""
-    datasets = need("datasets", "datasets", "hf-dataset")
+    datasets = base.need("datasets", "datasets", "hf-dataset")
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     run, split = request.run, split_name(str(request.run.settings["split"]))
     features, tally, rows = make_features(datasets, request), Tally(request), _Rows(request)
     schema = features.arrow_schema
-    with making_folder(request.out) as folder:
+    with base.making_folder(request.out) as folder:
         file = folder / "data" / f"{split}-00000-of-00001.parquet"
         file.parent.mkdir()
         with pq.ParquetWriter(file, schema, compression="zstd") as writer:
             waiting: list[Row] = []
-            for number, entry in enumerate(entries(request), start=1):
+            for number, entry in enumerate(base.entries(request), start=1):
                 tally.add(entry)
                 waiting += rows.make(entry)
                 if number % SHARD == 0 or number == len(run.items):

@@ -11,16 +11,8 @@ import numpy as np
 
 import lookback
 from lookback.conversations import Conversation
-from lookback.integrations.exports.base import (
-    Entry,
-    Request,
-    Row,
-    Shown,
-    Tally,
-    Written,
-    entries,
-    need,
-)
+from lookback.integrations.exports import base
+from lookback.integrations.exports.base import Entry, Request, Row, Shown, Tally, Written
 from lookback.io.json_values import facts, plain
 from lookback.pages import image_uri
 from lookback.runs import Run
@@ -145,12 +137,12 @@ def _revision(run: Run) -> Any:
 
 def write_log(request: Request, progress: Progress) -> Written:
     """Write the log."""
-    need("inspect_ai", "inspect-ai", "inspect")
+    base.need("inspect_ai", "inspect-ai", "inspect")
     from inspect_ai.log import EvalError, EvalLog, EvalPlan, EvalPlanStep, write_eval_log
 
     run, tally = request.run, Tally(request)
     maker, samples = _SampleMaker(request), []
-    for number, entry in enumerate(entries(request), start=1):
+    for number, entry in enumerate(base.entries(request), start=1):
         samples.append(maker.make(entry, tally.add(entry)))
         progress(number, len(run.items))
     first = request.scorers[0]

@@ -25,7 +25,7 @@ from lookback.signals import SIGNALS, Candidates
 if TYPE_CHECKING:
     from torch.nn import Module
 
-    from lookback.conversations import Conversation, SourceLike
+    from lookback.conversations import SourceLike
     from lookback.engines import Engine
 
 

@@ -10,6 +10,7 @@ import asyncio
 import hmac
 import re
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -287,6 +288,9 @@ class Metrics:
                 whole, about, labels, buckets=BUCKETS, registry=self.registry
             )
 
+        def gauge(name: str, about: str, *labels: str) -> prometheus.Gauge:
+            return prometheus.Gauge(f"lookback_{name}", about, labels, registry=self.registry)
+
         self.requests = counter("requests", "Requests that were answered", "path", "status")
         self.seconds = histogram("request_seconds", "From the request to its answer", "path")
         self.waited = histogram("queue_seconds", "In the line, until the work began")
@@ -296,29 +300,15 @@ class Metrics:
         self.pruned = counter("candidates_pruned", "Candidates that were ended early")
         self.gone = counter("clients_gone", "Requests whose client went away")
         self.late = counter("deadlines", "Requests that took too long")
-        waiting = prometheus.Gauge("lookback_queue", "Requests that wait", registry=self.registry)
-        waiting.set_function(lambda: scheduler.waiting)
-        at_work = prometheus.Gauge("lookback_in_flight", "Requests at work", registry=self.registry)
-        at_work.set_function(lambda: scheduler.at_work)
-
+        gauge("queue", "Requests that wait").set_function(lambda: scheduler.waiting)
+        gauge("in_flight", "Requests at work").set_function(lambda: scheduler.at_work)
         if prefixes is not None:
-            self._watch_prefixes(prefixes)
-
-    def _watch_prefixes(self, prefixes: Prefixes) -> None:
-        prompts = prometheus.Gauge(
-            "lookback_prompts",
-            "Prompts: kept ones asked again, begun as a kept one, or new",
-            ["kind"],
-            registry=self.registry,
-        )
-        for kind in ("same", "continued", "new"):
-            prompts.labels(kind).set_function(lambda kind=kind: getattr(prefixes, kind))  # type: ignore[misc]
-        saved = prometheus.Gauge(
-            "lookback_prompt_tokens_saved",
-            "Tokens of prompts that did not go through the model",
-            registry=self.registry,
-        )
-        saved.set_function(lambda: prefixes.saved)
+            about = "Prompts: kept ones asked again, begun as a kept one, or new"
+            prompts = gauge("prompts", about, "kind")
+            for kind in ("same", "continued", "new"):
+                prompts.labels(kind).set_function(partial(getattr, prefixes, kind))
+            about = "Tokens of prompts that did not go through the model"
+            gauge("prompt_tokens_saved", about).set_function(lambda: prefixes.saved)
 
     def count_candidates(self, candidates: Candidates) -> None:
         self.prompt_tokens.inc(len(candidates.prompt_ids))

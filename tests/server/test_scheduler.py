@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from server.clock import turns
+from server.held_engine import happens
 from timeouts import HANG_SECONDS
 
 from lookback.server.errors import ApiError
@@ -89,10 +90,9 @@ def test_a_place_that_is_given_to_who_has_just_gone_is_handed_on():
         gone = asyncio.ensure_future(scheduler.run(("b", ""), lambda: 1, print, lambda: None))
         other = asyncio.ensure_future(scheduler.run(("c", ""), lambda: 2, print, lambda: None))
         await turns()
-        scheduler._free_place()  # b has the place, and has not noticed
-        scheduler.at_work += 1
-        gone.cancel()
         stop.set()
+        await happens(lambda: scheduler.waiting == 1)  # b has the place, and has not noticed
+        gone.cancel()
         assert await other == 2
         await hold
         await turns()

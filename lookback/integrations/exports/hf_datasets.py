@@ -24,29 +24,38 @@ if TYPE_CHECKING:
 CONFIG = "default"
 TEXTS = ("id", "question", "messages", "source", "truth", "image_of")
 JSON_TEXTS = ("messages", "source", "truth")
-LICENSE = "# license: yours to choose; see below whose questions and pictures these are"
 
 
 def make_card(request: Request, written: Written, split: str, features: Any) -> str:
     """Return the text of README.md: what it is, where it is from, how it was made, whose it is."""
-    head = _front_matter(request, split, features)
-    run = request.run
-    parts = [
-        f"# {run.model} on {_title(run)}",
-        _about(request, written),
-        f"```python\n{_example(request)}\n```",
-        "## How it was made",
-        _table(("setting", "value"), _settings(run)),
-        "## Scores",
-        _table(("scorer", "settings", "mean quality of its picks"), _scores(request, written)),
-        "Higher is better. A rank of 1 is the scorer's pick; quality is the benchmark's own "
-        "measure from 0 to 1, null where nothing tells.",
-        "## Columns",
-        _columns(request),
-        "## Whose it is",
-        _owners(request, written),
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    cards = Environment(
+        loader=PackageLoader("lookback.integrations.exports", ""),
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    cards.filters["cell"] = _cell
+    scores = [
+        (
+            f"{get_scorer(name).title} (`{name}`)",
+            ", ".join(f"{k} = {_text(v)}" for k, v in request.settings_of(name).items()),
+            written.metrics.get(name),
+        )
+        for name in request.scorers
     ]
-    return f"---\n{head}---\n\n" + "\n\n".join(parts) + "\n"
+    return cards.get_template("card.md.jinja").render(
+        head=_front_matter(request, split, features),
+        run=request.run,
+        title=_title(request.run),
+        source=_source(request.run),
+        settings=_settings(request.run),
+        scores=scores,
+        request=request,
+        written=written,
+        version=lookback.__version__,
+    )
 
 
 def _front_matter(request: Request, split: str, features: Any) -> str:
@@ -54,102 +63,32 @@ def _front_matter(request: Request, split: str, features: Any) -> str:
     from datasets import DatasetInfo
 
     info: Any = DatasetInfo(features=features)
+    files = [{"split": split, "path": f"data/{split}-*.parquet"}]
     data = {
         "pretty_name": f"{request.run.model} on {_title(request.run)}: candidates",
         "tags": ["lookback", "best-of-n", "vision-language-models"],
         "task_categories": ["image-text-to-text"],
-        "configs": [
-            {
-                "config_name": CONFIG,
-                "data_files": [{"split": split, "path": f"data/{split}-*.parquet"}],
-            }
-        ],
+        "configs": [{"config_name": CONFIG, "data_files": files}],
         "dataset_info": {"config_name": CONFIG} | info._to_yaml_dict(),
     }
-    text: str = base.need("yaml", "pyyaml", "hf-dataset").safe_dump(
-        data, sort_keys=False, allow_unicode=True
-    )
-    return f"{LICENSE}\n{text}"
+    yaml = base.need("yaml", "pyyaml", "hf-dataset")
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    return text
 
 
-def _about(request: Request, written: Written) -> str:
-    kind = "A row per candidate" if request.flat else "A row per item with its candidates"
-    image = {
-        "none": " Candidates were scored without an image: this is a control.",
-        "random": " Candidates were scored with another item's image: this is a control.",
-    }.get(request.run.image, "")
-    failed = f", {written.failed} of which failed" if written.failed else ""
-    return (
-        f"{written.candidates} responses of `{request.run.model}` to {written.items} items"
-        f"{failed}, "
-        f"up to {request.size} per item, scored by LookBack.{image} {kind}."
-    )
-
-
-def _example(request: Request) -> str:
-    row = 'row["text"], row["scores"]' if request.flat else 'row["question"], row["candidates"][0]'
-    return (
-        "from datasets import load_dataset\n\n"
-        'found = load_dataset("PATH")  # this folder, or its name on the hub\n'
-        f"row = next(iter(found.values()))[0]\nprint({row})"
-    )
-
-
-def _settings(run: Run) -> list[tuple[str, str]]:
+def _settings(run: Run) -> dict[str, Any]:
     """Return all that decided the results, as the run's manifest has it."""
-    manifest = run.manifest
-    rows = [("run", run.id), ("made", manifest.created or "unknown")]
-    rows += [("with", f"lookback-vlm {manifest.versions.get('lookback-vlm', 'unknown')}")]
-    rows += [("commit", manifest.commit or "unknown"), ("status", manifest.status)]
-    settings = dict(run.settings)
+    manifest, settings = run.manifest, dict(run.settings)
     sampling = settings.pop("sampling", None) or {}
-    flat = settings | {f"sampling: {name}": value for name, value in sampling.items()}
-    return rows + [(name, _cell(value)) for name, value in flat.items() if value is not None]
-
-
-def _scores(request: Request, written: Written) -> list[tuple[str, str, str]]:
-    rows = []
-    for name in request.scorers:
-        mean, settings = written.metrics.get(name), request.settings_of(name).items()
-        title = f"{get_scorer(name).title} (`{name}`)"
-        shown = ", ".join(f"{key} = {_cell(value)}" for key, value in settings)
-        rows.append((title, shown, "not known" if mean is None else f"{mean:.4f}"))
-    return rows
-
-
-def _columns(request: Request) -> str:
-    lines = [
-        "- `item`, `id`, `question`: its position in the split, its name, what was asked",
-        "- `messages`, `source`, `truth`: JSON: the conversation with images by name or hash, what "
-        "A was measured on (null for every vision token), what the benchmark judges by",
-        "- `image_of`: the id of the item whose image was shown; null for none",
-    ]
-    if request.images:
-        lines.append("- `images`: those that were shown, as PNG")
-    lines.append(
-        "- of each candidate: `index`, `text`, `finish`, `length` in tokens, `quality`, `scores` "
-        "and `ranks` by scorer"
-    )
-    if request.signals:
-        lines.append(
-            "- of each of its tokens: `token_ids`, `tokens`, `log_prob`, `visual_lookback` (A, the "
-            "share of attention on the image), `self_certainty`, `entropy`"
-            + (", `by_layer` (A in each layer)" if request.run.has_layers else "")
-        )
-    return "\n".join(lines)
-
-
-def _owners(request: Request, written: Written) -> str:
-    source = _source(request.run)
-    where = f" ({source})" if source else ""
-    images = f"Its {written.images} images are" if written.images else "Its images are not"
-    return (
-        f"Questions, truths and images are those of {_title(request.run)}{where}, under its terms, "
-        f"not under a license that this card could give. {images} included. Responses are the "
-        "model's, under the terms of the model. No license is named above: choose one before you "
-        "publish this.\n\n"
-        f"Written by `lookback export` {lookback.__version__}."
-    )
+    settings |= {f"sampling: {name}": value for name, value in sampling.items()}
+    return {
+        "run": run.id,
+        "made": manifest.created or "unknown",
+        "with": f"lookback-vlm {manifest.versions.get('lookback-vlm', 'unknown')}",
+        "commit": manifest.commit or "unknown",
+        "status": manifest.status,
+        **{name: value for name, value in settings.items() if value is not None},
+    }
 
 
 def _title(run: Run) -> str:
@@ -164,16 +103,13 @@ def _source(run: Run) -> str:
         return ""
 
 
-def _cell(value: Any) -> str:
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def _table(columns: tuple[str, ...], rows: list[Any]) -> str:
-    lines = [columns, ("---",) * len(columns), *rows]
-    return "\n".join(
-        "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in line) + " |"
-        for line in lines
-    )
+def _cell(value: Any) -> str:
+    """Return a value for a table in Markdown."""
+    return " ".join(_text(value).split()).replace("|", "\\|")
 
 
 def write_dataset(request: Request, progress: Progress) -> Written:

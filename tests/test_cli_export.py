@@ -10,7 +10,7 @@ from made_runs import make_run, write_shard
 from runs.test_formats import downgrade
 
 from lookback.benchmarks.base import get_benchmark
-from lookback.integrations.exports import FORMATS, base, inspect_ai, jsonl
+from lookback.integrations.exports import FORMATS, base, inspect_ai
 from lookback.integrations.exports.base import Request, Shown, _difference, export
 from lookback.io.json_values import plain
 from lookback.runs import Run
@@ -200,8 +200,8 @@ class TestWholeOrNothing:
             yield from [one for _, one in zip(range(2), whole(request), strict=False)]
             raise KeyboardInterrupt
 
-        whole = jsonl.entries
-        monkeypatch.setattr(jsonl, "entries", broken)
+        whole = base.entries
+        monkeypatch.setattr(base, "entries", broken)
         with pytest.raises(KeyboardInterrupt):
             export("jsonl", Request(run, tmp_path / "a.jsonl"), quiet)
         assert list(tmp_path.iterdir()) == []

@@ -275,7 +275,7 @@ def _need_extra() -> None:
     Raises:
         ImportError: something is missing.
     """
-    for package in ("fastapi", "uvicorn", "prometheus_client"):
+    for package in ("fastapi", "fastapi_swagger", "uvicorn", "prometheus_client"):
         try:
             __import__(package)
         except ImportError as error:

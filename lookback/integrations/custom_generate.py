@@ -60,7 +60,7 @@ def generate(
     Args:
         model: a transformers LVLM.
         n: how many are drawn for each prompt.
-        scorer: who ranks them: any scorer of recorded signals and texts.
+        scorer: ranks them; any scorer of recorded signals and texts.
         processor: turns token ids into text; by default that of the folder or hub id that the model
             was loaded from.
         num_return_sequences: how many are returned for each prompt, the best first; by default one,
@@ -88,47 +88,43 @@ def generate(
     settings |= {"do_sample": True, "num_return_sequences": n, "return_dict_in_generate": False}
     with record(model, processor) as recorder:
         out: Tensor = model.generate(**settings)
-    found = [recorder.candidates(out, i) for i in range(len(out) // n)]
-    scores = [one.scores(scorer, **params) for one in found]
-    orders = [best_first(one)[:count] for one in scores]
+    drawn = [recorder.candidates(out, i) for i in range(len(out) // n)]
+    scores = [candidates.scores(scorer, **params) for candidates in drawn]
+    orders = [best_first(values)[:count] for values in scores]
     rows = np.concatenate([i * n + order for i, order in enumerate(orders)])
-    sequences = _trimmed(out, rows, found)
+    sequences = _trim_padding(out, rows, drawn)
     if not as_dict:
         return sequences
     return BestOfN(
         sequences=sequences,
         sequences_scores=torch.from_numpy(np.concatenate(scores)[rows]).to(out.device),
-        candidates=found,
+        candidates=drawn,
     )
 
 
 def _own(name: str, settings: Mapping[str, Any]) -> bool:
-    """Whether a setting that is given is the scorer's: what generation knows stays generation's."""
+    """Return whether a setting is the scorer's: what generation has stays generation's."""
     return name in settings and not hasattr(GenerationConfig(), name)
 
 
 def _scorer(name: str, model: Any, processor: Any) -> Scorer:
-    """The scorer of that name, if it can work on what a recorded call leaves.
-
-    Raises:
-        ValueError: it cannot.
-    """
-    found = get_scorer(name)
-    if not found.from_signals or found.needs == "truth":
+    """Return the scorer of a name; raise ValueError if a recorded call leaves it too little."""
+    scorer = get_scorer(name)
+    if not scorer.from_signals or scorer.needs == "truth":
         raise ValueError(
-            f"scorer {name!r} needs {NEEDS[found.needs]}, which generate does not have: take one "
+            f"scorer {name!r} needs {NEEDS[scorer.needs]}, which generate does not have: take one "
             "of recorded signals and texts, or lookback.load(model, processor).sample(...)"
         )
-    if found.needs == "texts" and processor is None and not model.name_or_path:
+    if scorer.needs == "texts" and processor is None and not model.name_or_path:
         raise ValueError(
             f"scorer {name!r} compares texts, and this model was made in memory: give generate "
             "its processor=..."
         )
-    return found
+    return scorer
 
 
 def _check(model: Any, settings: Mapping[str, Any]) -> bool:
-    """Refuse what does not go together with best of n; whether a dict is to be returned.
+    """Return whether a dict is asked for.
 
     Raises:
         ValueError: something is asked for that n drawn candidates cannot have.
@@ -150,8 +146,8 @@ def _check(model: Any, settings: Mapping[str, Any]) -> bool:
     return bool(asked.return_dict_in_generate)
 
 
-def _trimmed(out: Tensor, rows: Any, found: Sequence[Candidates]) -> Tensor:
-    """Some rows of what was drawn, without the columns at the end that are padding in all."""
-    lengths = np.array([len(one.token_ids) + (one.finish == "end") for c in found for one in c])
+def _trim_padding(out: Tensor, rows: Any, drawn: Sequence[Candidates]) -> Tensor:
+    """Return some rows of what was drawn, without the columns at the end that are padding."""
+    lengths = np.array([len(c.token_ids) + (c.finish == "end") for group in drawn for c in group])
     width = out.shape[1] - int(lengths.max()) + int(lengths[rows].max())
     return out[torch.as_tensor(rows, device=out.device), :width]

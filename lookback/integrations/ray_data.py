@@ -57,7 +57,7 @@ class Scorer:
         model: as for `lookback.load`; None for the embedded one.
         engine: which engine runs it.
         load_settings: what else `lookback.load` takes: device, dtype, ...
-        scorer: who scores; any that `lookback scorers` lists.
+        scorer: any that `lookback scorers` lists.
         scorer_settings: its settings, e.g. alpha and lam; the family's by default.
         n: how many are drawn for a row without responses.
         temperature: as for `Engine.sample`.
@@ -94,8 +94,8 @@ class Scorer:
         if unknown:
             raise ValueError(f"signals has {unknown[0]!r}: there are {', '.join(OF_TOKENS)}")
         self.scorer, self.scorer_settings = scorer, dict(scorer_settings or {})
-        self.drawing = {"n": n, "temperature": temperature, "top_p": top_p}
-        self.drawing |= {"max_new_tokens": max_new_tokens}
+        self.sampling: dict[str, Any] = {"n": n, "temperature": temperature, "top_p": top_p}
+        self.sampling |= {"max_new_tokens": max_new_tokens}
         self.seed, self.source = seed, source
         self.columns = ADDED | {name: OF_TOKENS[name] for name in signals}
         found = get_scorer(scorer)
@@ -104,17 +104,17 @@ class Scorer:
         require(self.engine, found.uses, f"scorer {scorer!r}")
 
     def __call__(self, batch: Batch) -> Batch:
-        """The batch with further columns; `responses` is replaced by the same ones.
+        """Return the batch with further columns; `responses` is replaced by the same ones.
 
         Args:
             batch: as Ray Data has it with batch_format "numpy" (the default) or "pyarrow".
         """
         rows = _rows(batch)
-        asked = [self._ask(row) for row in rows]
-        answers = self._answers(rows, asked)
-        found = [self._row(*pair) for pair in zip(asked, answers, strict=True)]
+        conversations = [self._conversation(row) for row in rows]
+        answers = self._answers(rows, conversations)
+        new = [self._row(*pair) for pair in zip(conversations, answers, strict=True)]
         added = {
-            name: pa.array([row.get(name) for row in found], kind)
+            name: pa.array([row.get(name) for row in new], kind)
             for name, kind in self.columns.items()
         }
         if not isinstance(batch, pa.Table):
@@ -125,8 +125,7 @@ class Scorer:
             batch = batch.append_column(name, values)
         return batch
 
-    def _ask(self, row: Mapping[str, Any]) -> Conversation | Exception:
-        """What a row asks."""
+    def _conversation(self, row: Mapping[str, Any]) -> Conversation | Exception:
         try:
             messages = row.get("messages")
             if messages is None:
@@ -137,65 +136,70 @@ class Scorer:
             return error
 
     def _answers(
-        self, rows: Sequence[Mapping[str, Any]], asked: Sequence[Conversation | Exception]
+        self, rows: Sequence[Mapping[str, Any]], conversations: Sequence[Conversation | Exception]
     ) -> list[Candidates | Exception]:
-        """Candidates of each row: given responses are scored, others drawn, all in one call."""
-        answers: list[Any] = list(asked)
-        drawn: dict[int, dict[str, Any]] = {}
-        for place, (row, question) in enumerate(zip(rows, asked, strict=True)):
-            if isinstance(question, Exception):
+        """Return candidates of each row: responses are scored, others drawn, all in one call."""
+        answers: list[Any] = list(conversations)
+        questions: dict[int, dict[str, Any]] = {}
+        for place, (row, conversation) in enumerate(zip(rows, conversations, strict=True)):
+            if isinstance(conversation, Exception):
                 continue
             if row.get("responses") is None:
                 name = row.get("id")
                 seed = self.seed if name is None else item_seed(self.seed, str(name))
-                drawn[place] = {"messages": question.messages(), "seed": seed}
+                questions[place] = {"messages": conversation.messages(), "seed": seed}
                 continue
             try:
-                answers[place] = self._score(question, row["responses"])
+                answers[place] = self._score(conversation, row["responses"])
             except Exception as error:
                 answers[place] = error
-        settings: dict[str, Any] = {**self.drawing, "source": self.source}
-        settings["return_exceptions"] = True
-        found = self.engine.sample_many(list(drawn.values()), **settings) if drawn else []
-        for place, candidates in zip(drawn, found, strict=True):
-            answers[place] = candidates
+        if questions:
+            drawn = self.engine.sample_many(
+                list(questions.values()),
+                source=self.source,
+                return_exceptions=True,
+                **self.sampling,
+            )
+            for place, candidates in zip(questions, drawn, strict=True):
+                answers[place] = candidates
         return answers
 
-    def _score(self, question: Conversation, responses: Any) -> Candidates:
+    def _score(self, conversation: Conversation, responses: Any) -> Candidates:
         if isinstance(responses, str):
             raise TypeError("responses must be a list of texts, not a text")
         given = [Given(text) for text in check_texts("responses", responses)]
-        return scored(self.engine, question, self.source, given)
+        return scored(self.engine, conversation, self.source, given)
 
     def _row(
-        self, asked: Conversation | Exception, found: Candidates | Exception
+        self, conversation: Conversation | Exception, candidates: Candidates | Exception
     ) -> dict[str, Any]:
-        """What is added to a row."""
-        if isinstance(asked, Exception):
-            return {"error": error_line(asked)[:1000]}
-        if isinstance(found, Exception):
-            return {"error": error_line(found)[:1000]}
+        """Return what is added to a row."""
+        if isinstance(conversation, Exception):
+            return {"error": error_line(conversation)[:1000]}
+        if isinstance(candidates, Exception):
+            return {"error": error_line(candidates)[:1000]}
+        texts = [candidate.text for candidate in candidates]
         try:
-            known = Asked(self.engine, asked)
-            scores = replace(found, asked=known).scores(self.scorer, **self.scorer_settings)
+            known = replace(candidates, asked=Asked(self.engine, conversation))
+            scores = known.scores(self.scorer, **self.scorer_settings)
         except Exception as error:
-            return {"error": error_line(error)[:1000], "responses": [one.text for one in found]}
+            return {"error": error_line(error)[:1000], "responses": texts}
         best = None if np.isnan(scores).all() else int(np.nanargmax(scores))
         row: dict[str, Any] = {
-            name: [getattr(one, name) for one in found]
+            name: [getattr(candidate, name) for candidate in candidates]
             for name in self.columns
             if name in OF_TOKENS
         }
         return row | {
-            "responses": [one.text for one in found],
-            "scores": [None if np.isnan(one) else one for one in scores.tolist()],
-            "best": None if best is None else found[best].text,
+            "responses": texts,
+            "scores": [None if np.isnan(score) else score for score in scores.tolist()],
+            "best": None if best is None else texts[best],
             "best_index": best,
         }
 
 
 def _rows(batch: Batch) -> list[dict[str, Any]]:
-    """The rows of a batch, of the columns that are read."""
+    """Return the rows of a batch, of the columns that are read."""
     if isinstance(batch, pa.Table):
         names = [name for name in ASKED if name in batch.column_names]
         columns = {name: _values(batch.column(name)) for name in names}
@@ -213,12 +217,12 @@ def _rows(batch: Batch) -> list[dict[str, Any]]:
 
 
 def _values(column: Any) -> Any:
-    """A column's values: pictures that Ray keeps as tensors as arrays."""
+    """Return a column's values; images, which Ray keeps as tensors, as arrays."""
     plain = not isinstance(column.type, pa.BaseExtensionType)
     return column.to_pylist() if plain else column.combine_chunks().to_numpy(zero_copy_only=False)
 
 
-def _images(given: Any) -> Any:
-    """What `Conversation.of` takes: one image or a list; an array of pixels is one."""
-    several = isinstance(given, np.ndarray) and given.dtype.kind == "O"
-    return list(given) if several else given
+def _images(value: Any) -> Any:
+    """Return what `Conversation.of` takes: one image or a list; an array of pixels is one."""
+    several = isinstance(value, np.ndarray) and value.dtype.kind == "O"
+    return list(value) if several else value

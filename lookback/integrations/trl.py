@@ -1,4 +1,4 @@
-"""Prompts, completions and images as TRL's trainers hand them to reward functions.
+"""A reward for TRL's trainers: the score of each completion, given its prompt and images.
 
 A prompt is a text or a list of messages. Images come inside the messages, as GRPOTrainer puts them
 there, or beside them in a column of the dataset, for placeholders or before the first question.
@@ -25,7 +25,7 @@ from lookback.signals import SIGNALS, Candidates
 if TYPE_CHECKING:
     from torch.nn import Module
 
-    from lookback.conversations import Conversation, SourceLike
+    from lookback.conversations import SourceLike
     from lookback.engines import Engine
 
 
@@ -34,13 +34,12 @@ COLUMNS = ("images", "image")
 MEDIA = ("image", "image_url", "url", "path", "base64")
 
 
-def has_column(columns: Mapping[str, Any]) -> bool:
-    """Whether the dataset has a column of images."""
-    return any(name in columns for name in COLUMNS)
+LOGGED = SIGNALS[:2]
+"""What the trainer's log gets beside the reward: log p and A_t, by which hacking is noticed."""
 
 
-def asked_of(row: int, prompt: Any, columns: Mapping[str, Any]) -> Conversation:
-    """What a row's prompt asks, with its images.
+def conversation_of(row: int, prompt: Any, columns: Mapping[str, Any]) -> Conversation:
+    """Return what a row's prompt asks, with its images.
 
     Raises:
         ValueError: the prompt is neither text nor messages, or images and placeholders do not
@@ -50,13 +49,13 @@ def asked_of(row: int, prompt: Any, columns: Mapping[str, Any]) -> Conversation:
         images = _images(row, columns)
         if isinstance(prompt, str):
             return Conversation.of(images or None, prompt)
-        return Conversation.from_messages(_filled(prompt, images))
+        return Conversation.from_messages(_fill_placeholders(prompt, images))
     except (TypeError, ValueError) as error:
         raise ValueError(f"prompt {row}: {error}") from error
 
 
 def text_of(row: int, completion: Any) -> str:
-    """The text of a completion: a text, or the assistant's one message.
+    """Return the text of a completion: a text, or the assistant's one message.
 
     Raises:
         ValueError: it is something else, or several turns (of tools).
@@ -77,33 +76,33 @@ def text_of(row: int, completion: Any) -> str:
 
 
 def _images(row: int, columns: Mapping[str, Any]) -> list[Any]:
-    """A row's images in its column."""
+    """Return a row's images in its column."""
     for name in COLUMNS:
         if name in columns:
-            return [_image(one) for one in list_images(columns[name][row]) if one is not None]
+            images = list_images(columns[name][row])
+            return [_image(image) for image in images if image is not None]
     return []
 
 
-def _image(given: Any) -> Any:
-    """What `lookback.io.images` takes: `datasets` keeps an undecoded image as its bytes and path.
+def _image(value: Any) -> Any:
+    """Return what `lookback.io.images` takes; `datasets` has undecoded images as bytes and path.
 
     Raises:
         ValueError: it is no image.
     """
-    found = given
-    if isinstance(given, Mapping):
-        stored = given.get("bytes")
-        found = given.get("path") if stored is None else stored
-    if not isinstance(found, (str, os.PathLike, bytes)) and to_pillow(found) is None:
+    image = value
+    if isinstance(value, Mapping):
+        image = value.get("path") if value.get("bytes") is None else value["bytes"]
+    if not isinstance(image, (str, os.PathLike, bytes)) and to_pillow(image) is None:
         raise ValueError(
-            f"{given!r:.60} is no image: give a PIL image, an array, a path, a URL, bytes, or "
+            f"{value!r:.60} is no image: give a PIL image, an array, a path, a URL, bytes, or "
             '{"bytes": ..., "path": ...}'
         )
-    return found
+    return image
 
 
-def _filled(prompt: Any, images: list[Any]) -> Any:
-    """Messages with the images of the column in their places, as TRL puts them.
+def _fill_placeholders(prompt: Any, images: list[Any]) -> Any:
+    """Return messages with the images of the column in their places, as TRL puts them.
 
     Each placeholder takes one; without placeholders they stand before the first of the user's
     texts; images that are there already are those of the column.
@@ -111,8 +110,14 @@ def _filled(prompt: Any, images: list[Any]) -> Any:
     if not isinstance(prompt, Sequence) or not all(isinstance(m, Mapping) for m in prompt):
         return prompt  # which is refused with the rest of what is no conversation
     turns = [{**message, "content": _parts(message.get("content"))} for message in prompt]
-    parts = [p for t in turns if isinstance(t["content"], list) for p in t["content"] if _shows(p)]
-    empty = [part for part in parts if _is_placeholder(part)]
+    parts = [
+        part
+        for turn in turns
+        if isinstance(turn["content"], list)
+        for part in turn["content"]
+        if isinstance(part, dict) and part.get("type") in ("image", "image_url")
+    ]
+    empty = [part for part in parts if not any(name in part for name in MEDIA)]
     if empty:
         if len(empty) != len(images):
             raise ValueError(
@@ -124,37 +129,25 @@ def _filled(prompt: Any, images: list[Any]) -> Any:
     elif images and not parts:
         first = next((turn for turn in turns if turn.get("role") == "user"), None)
         if first is not None and isinstance(first["content"], list):
-            first["content"][:0] = [{"type": "image", "image": one} for one in images]
+            first["content"][:0] = [{"type": "image", "image": image} for image in images]
     return turns
 
 
 def _parts(content: Any) -> Any:
-    """A turn's content as parts of its own, which can be filled."""
+    """Return a copy of a turn's content as parts, which can be filled."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if not isinstance(content, Sequence) or isinstance(content, bytes):
         return content
-    return [_part(one) if isinstance(one, Mapping) else one for one in content]
+    return [_part(part) if isinstance(part, Mapping) else part for part in content]
 
 
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part without the empty fields that a table gives every part."""
-    found = {name: value for name, value in part.items() if value is not None}
-    if "image" in found:
-        found["image"] = _image(found["image"])
-    return found
-
-
-def _shows(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") in ("image", "image_url")
-
-
-def _is_placeholder(part: Mapping[str, Any]) -> bool:
-    return not any(name in part for name in MEDIA)
-
-
-LOGGED = SIGNALS[:2]
-"""What the trainer's log gets beside the reward: log p and A_t, by which hacking is noticed."""
+    """Return a part without the empty fields that a table gives every part."""
+    fields = {name: value for name, value in part.items() if value is not None}
+    if "image" in fields:
+        fields["image"] = _image(fields["image"])
+    return fields
 
 
 def reward(
@@ -165,10 +158,10 @@ def reward(
     use_ids: bool = True,
     **params: Any,
 ) -> Reward:
-    """A reward function: the score of each completion, given its prompt and images.
+    """Return a reward function: the score of each completion, given its prompt and images.
 
     Args:
-        engine: who scores. A model of its own (a frozen reference), or the policy itself:
+        engine: scores. A model of its own (a frozen reference), or the policy itself:
             `lookback.load(policy, processor)` with the very model that the trainer gets.
         scorer: any scorer that needs no truth. One that compares candidates gets those of equal
             prompts together.
@@ -223,7 +216,7 @@ class Reward:
         completion_ids: Sequence[Sequence[int]] | None = None,
         **columns: Any,
     ) -> list[float | None]:
-        """A reward per completion; None, which TRL leaves out, where there is nothing to score.
+        """Return a reward per completion; None, which TRL leaves out, for nothing to score.
 
         That is a completion without a token but its end, and a row whose image is empty.
 
@@ -237,29 +230,30 @@ class Reward:
         Raises:
             ValueError: a row cannot be scored; the message names it.
         """
-        texts = [text_of(i, one) for i, one in enumerate(completions)]
+        texts = [text_of(i, completion) for i, completion in enumerate(completions)]
         responses = self._responses(texts, completion_ids)
         rewards: list[float | None] = [None] * len(responses)
         signals: dict[str, list[Any]] = {name: [] for name in LOGGED}
-        with _at_rest(self.engine):
+        with _ready_to_score(self.engine):
             for rows, conversation in self._groups(prompts, responses, columns):
-                given = [responses[row] for row in rows]
-                found = self.engine.score(
-                    messages=conversation.messages(), responses=given, source=self.source
+                candidates = self.engine.score(
+                    messages=conversation.messages(),
+                    responses=[responses[row] for row in rows],
+                    source=self.source,
                 )
-                self._check_ids([texts[row] for row in rows], found)
-                scores = found.scores(self.scorer, **self.params).tolist()
+                self._check_ids([texts[row] for row in rows], candidates)
+                scores = candidates.scores(self.scorer, **self.params).tolist()
                 for row, score in zip(rows, scores, strict=True):
                     rewards[row] = None if np.isnan(score) else score
                 for name, values in signals.items():
-                    values += [getattr(one, name) for one in found]
+                    values += [getattr(candidate, name) for candidate in candidates]
         self._log(signals, columns.get("log_metric"))
         return rewards
 
     def _responses(
         self, texts: Sequence[str], completion_ids: Sequence[Sequence[int]] | None
     ) -> list[Any]:
-        """What is scored of each completion; empty if nothing is."""
+        """Return what is scored of each completion; empty if nothing is."""
         if not self.use_ids:
             return [text if text.strip() else "" for text in texts]
         if completion_ids is None:
@@ -267,30 +261,27 @@ class Reward:
                 "no completion_ids: give the tokens that were drawn, or score the texts, "
                 "reward(..., use_ids=False)"
             )
-        return [
-            self._without_end(check_ids(f"completion {i}", ids))
-            for i, ids in enumerate(completion_ids)
-        ]
-
-    def _without_end(self, ids: list[int]) -> list[int]:
-        return ids[:-1] if ids and ids[-1] in self.engine.end_tokens else ids
+        responses = [check_ids(f"completion {i}", ids) for i, ids in enumerate(completion_ids)]
+        ends = self.engine.end_tokens
+        return [ids[:-1] if ids and ids[-1] in ends else ids for ids in responses]
 
     def _groups(
         self, prompts: Sequence[Any], responses: Sequence[Any], columns: Mapping[str, Any]
     ) -> list[tuple[list[int], Conversation]]:
-        """The rows of each prompt that have something to score, with what it asks."""
+        """Return the rows of each prompt that have something to score, with what it asks."""
         groups: dict[str, tuple[list[int], Conversation]] = {}
         for row, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
             if not response:
                 continue
-            conversation = asked_of(row, prompt, columns)
-            if self.source is None and has_column(columns) and not _has_source(conversation):
+            conversation = conversation_of(row, prompt, columns)
+            has_images = any(name in columns for name in COLUMNS)
+            if self.source is None and has_images and not _has_source(conversation):
                 continue  # a row without an image in a dataset of images: not for this reward
             key = json.dumps(conversation.to_json(), default=str)  # images by path or by hash
             groups.setdefault(key, ([], conversation))[0].append(row)
         return list(groups.values())
 
-    def _check_ids(self, texts: Sequence[str], found: Candidates) -> None:
+    def _check_ids(self, texts: Sequence[str], candidates: Candidates) -> None:
         """Check once that the engine reads the tokens as the policy's tokenizer does.
 
         Raises:
@@ -298,15 +289,15 @@ class Reward:
         """
         if not self.use_ids or self._ids_agree:
             return
-        both = [
-            ("".join(text.split()), "".join(one.text.split()))
-            for text, one in zip(texts, found, strict=True)
+        pairs = [
+            ("".join(text.split()), "".join(candidate.text.split()))
+            for text, candidate in zip(texts, candidates, strict=True)
+            if text.strip()
         ]
-        told = [(text, read) for text, read in both if text]
-        self._ids_agree = any(text in read for text, read in told)
-        if told and not self._ids_agree:
+        self._ids_agree = any(text in decoded for text, decoded in pairs)
+        if pairs and not self._ids_agree:
             raise ValueError(
-                f"completion_ids read {found[0].text!r:.60} here and {texts[0]!r:.60} there: "
+                f"completion_ids read {candidates[0].text!r:.60} here and {texts[0]!r:.60} there: "
                 f"{self.engine.name!r} has another tokenizer than the policy; score the texts, "
                 "reward(..., use_ids=False)"
             )
@@ -326,7 +317,7 @@ def _has_source(conversation: Conversation) -> bool:
 
 @contextmanager
 def _evaluating(model: Module) -> Iterator[None]:
-    """Without dropout and the like; then each module is as it was."""
+    """Switch dropout and the like off within the block."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -336,11 +327,11 @@ def _evaluating(model: Module) -> Iterator[None]:
             module.training = True
 
 
-def _at_rest(engine: Engine) -> Any:
-    """An engine whose model may be in the middle of its training, ready to score.
+def _ready_to_score(engine: Engine) -> Any:
+    """Return a block in which an engine's model, which may be in training, can score.
 
     Raises:
-        ValueError: it keeps what prompts left behind, which training makes wrong.
+        ValueError: the engine keeps prompts' keys, which training makes wrong.
     """
     from lookback.engines.transformers import TransformersEngine
 

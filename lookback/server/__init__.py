@@ -1,6 +1,6 @@
 """`lookback serve`: best-of-N behind OpenAI's HTTP API, and the explorer.
 
-A request is checked (`schema`, `asking`), waits for its turn (`desk`), is worked on in a thread
-(`work`), and becomes an answer (`answers`, `streams`). `app` has the routes, `guard` what holds for
-all of them, `running` the start and the end.
+`app` has the routes, `guard` what holds for all of them, `process` the start and the end. The body
+of a request (`schema`) becomes options (`requests`); a job (`dispatch`) waits for its turn
+(`scheduler`) and asks the engine in a thread; candidates become an answer (`responses`).
 """

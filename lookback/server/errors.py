@@ -1,18 +1,20 @@
-"""What goes wrong with a request, in OpenAI's shape: {"error": {message, type, param, code}}."""
+"""Errors of requests in OpenAI's shape: {"error": {message, type, param, code}}; the log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from lookback.errors import one_line
 from lookback.io.limits import LimitError
 from lookback.registry import SettingError
-from lookback.server.process import LOG
 
+LOG = logging.getLogger("lookback.server")
 LONGEST = 600
 """Characters of a message."""
 TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -22,11 +24,11 @@ class ApiError(HTTPException):
     """An answer that is an error.
 
     Args:
-        status: of HTTP.
-        message: what is wrong and the way out.
+        status: the HTTP status.
+        message: what is wrong, and the way out.
         param: the part of the request that it is about.
         code: a word for programs.
-        headers: beside it.
+        headers: sent with it.
     """
 
     def __init__(
@@ -41,7 +43,6 @@ class ApiError(HTTPException):
         self.status, self.message, self.param, self.code = status, message, param, code
 
     def body(self) -> dict[str, Any]:
-        """As OpenAI's clients read it."""
         kind = "server_error" if self.status >= 500 else "invalid_request_error"
         error = {
             "message": one_line(self.message, LONGEST),
@@ -51,20 +52,19 @@ class ApiError(HTTPException):
         }
         return {"error": error}
 
-    def answer(self) -> JSONResponse:
-        """As it is sent."""
+    def response(self) -> JSONResponse:
         return JSONResponse(self.body(), self.status, self.headers)
 
 
 def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
-    """The client's error: it asked for what there is not."""
+    """Return the error of a request that asks for something that does not exist."""
     return ApiError(400, message, param, code)
 
 
-def from_exception(error: Exception) -> ApiError:
-    """What an engine or a scorer said; what nobody foresaw is told without its words.
+def from_exception(error: Exception, request_id: str) -> ApiError:
+    """Return what a client is told of an exception; log those that are the server's own fault.
 
-    They may hold what is not for strangers: the log has them.
+    The words of unforeseen exceptions may hold what is not for strangers: only the log has them.
     """
     if isinstance(error, ApiError):
         return error
@@ -72,6 +72,7 @@ def from_exception(error: Exception) -> ApiError:
         return ApiError(413, str(error), code="too_large")
     if isinstance(error, (ValueError, SettingError)):  # an AbilityError and a ScorerError too
         return invalid(str(error) or type(error).__name__)
+    LOG.error("%s failed", request_id, exc_info=error)
     if isinstance(error, FloatingPointError):
         return ApiError(500, str(error), code="not_finite")
     if isinstance(error, MemoryError):
@@ -79,9 +80,44 @@ def from_exception(error: Exception) -> ApiError:
     return ApiError(500, "the server failed; its log says why", code="internal_error")
 
 
-def tell(error: Exception, request: str) -> ApiError:
-    """`from_exception` for one request, by its id; what is the server's own fault is logged."""
-    told = from_exception(error)
-    if told.status >= 500 and not isinstance(error, ApiError):
-        LOG.error("%s failed", request, exc_info=error)
-    return told
+def from_validation(error: RequestValidationError) -> ApiError:
+    """Return the first thing that is wrong with a request: its place in it, its value, and why."""
+    errors = error.errors()
+    alternatives = [one for one in errors if one["loc"][:2] == errors[0]["loc"][:2]]
+    first = max(alternatives, key=lambda one: len(one["loc"]))  # of a union, what came closest
+    kind, message, value = first["type"], first["msg"], first.get("input")
+    if kind == "json_invalid":
+        return invalid("the request is no JSON", None, "invalid_json")
+    # The first part of a location is "body" or "query"; a query is not kept.
+    place = _place(first["loc"][1:], error.body, kind == "missing" or error.body is None)
+    if kind == "extra_forbidden":
+        return invalid(f"unrecognized request argument: {place}", place, "unknown_parameter")
+    param = ".".join(filter(None, [place, (first.get("ctx") or {}).get("name")])) or None
+    if isinstance(value, str):
+        place += f" = {value[:60]!r}"
+    elif isinstance(value, (int, float)):
+        place += f" = {value!r:.60}"
+    code = "unsupported" if kind == "unsupported" else None
+    return invalid(f"{place}: {message}" if place else message, param, code)
+
+
+def _place(location: Sequence[int | str], body: Any, missing: bool) -> str:
+    """Return a place in a body as clients write it, without the names of members of unions.
+
+    Args:
+        location: pydantic's, which has them.
+        body: what was validated.
+        missing: whether its last part is not in the body.
+    """
+    place = ""
+    before: int | str | None = None
+    for number, part in enumerate(location, 1):
+        is_tag = isinstance(before, int) and isinstance(body, dict) and body.get("type") == part
+        before = part
+        key = isinstance(body, dict) and part in body and not is_tag
+        if key or (isinstance(body, list) and isinstance(part, int)):
+            body = body[part]
+        elif not missing or number < len(location):
+            continue
+        place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else part
+    return place

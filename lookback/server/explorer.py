@@ -1,18 +1,23 @@
 """The explorer: the page at `/` of `lookback serve`, and the drawn scenes that it opens on.
 
 The page is one file. It asks this server for everything else: answers, scores and looks as any
-client does, and pictures of scenes from here. What its script knows from the start is `page_data`.
+client does, and pictures of scenes from here. What its script has from the start is `page_data`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypedDict
+from functools import cache
+from typing import Annotated, Any, Literal, Self
 
+from fastapi import Depends, FastAPI, Query
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from PIL import Image
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from lookback.benchmarks.scenes import CAPTION_PROMPT
+from lookback.engines import Engine
 from lookback.families import GENERIC
 from lookback.pages import data_uri, encoded
 from lookback.pages import render as render_page
@@ -22,7 +27,15 @@ from lookback.scenes.scene import LOOKS, Scene, Thing, sample_scene
 from lookback.scenes.world import CATEGORIES, COLORS, COUNTS, IMAGE_SIZE, PLACES, SIZES
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import A_FLOOR
+from lookback.server.guard import require_json
+from lookback.server.schema import Strict
+from lookback.server.settings import Settings
 
+PAGE_HEADERS = {
+    "Cache-Control": "no-cache",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+}
 SEEDS = 2**32
 """Scenes have seeds from 0 up to this."""
 SCORERS = (
@@ -39,43 +52,88 @@ FIRST = 7
 FEWEST, MOST = min(COUNTS), max(COUNTS)
 
 
-class About(TypedDict):
-    """What the page is told of the server.
-
-    Attributes:
-        model: its name.
-        embedded: whether it is the model that comes with the package, which knows drawings only.
-        looks: whether the engine can say where a response looked.
-        prunes: whether the engine can end the worst candidates early.
-        best_of: how many answers are drawn unless somebody says otherwise; `most`: at most.
-        scorer, alpha, lam, prune: the server's own; alpha and lam are the model's.
-        temperature, max_tokens: of a draw; `longest`: what max_tokens may be.
-    """
-
-    model: str
-    embedded: bool
-    looks: bool
-    prunes: bool
-    best_of: int
-    most: int
-    scorer: str
-    alpha: float
-    lam: float
-    prune: bool
-    temperature: float
-    max_tokens: int
-    longest: int
+Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 
 
-def page(about: About) -> str:
-    """The page; the same for all who open it."""
+class ThingBody(Strict):
+    """A thing whose place and looks somebody has chosen."""
+
+    category: Literal[*CATEGORIES]  # type: ignore[valid-type]
+    color: Literal[*COLORS]  # type: ignore[valid-type]
+    size: Literal[*SIZES]  # type: ignore[valid-type]
+    cell: Annotated[int, Field(ge=0, lt=len(PLACES))]
+    look: Annotated[int, Field(ge=0, lt=LOOKS)]
+
+
+class SceneBody(Strict):
+    """A scene whose things somebody has chosen; the seed says what is behind them."""
+
+    seed: Seed
+    things: Annotated[list[ThingBody], Field(min_length=FEWEST, max_length=MOST, fail_fast=True)]
+
+    @model_validator(mode="after")
+    def _check_cells(self) -> Self:
+        cells = [thing.cell for thing in self.things]
+        shared = next((cell for cell in cells if cells.count(cell) > 1), None)
+        if shared is not None:
+            message = "two things are at '{place}': each place holds one"
+            raise PydanticCustomError("shared_place", message, {"place": PLACES[shared]})
+        return self
+
+    def scene(self) -> Scene:
+        things = tuple(Thing(**thing.model_dump()) for thing in self.things)
+        return replace(sample_scene(self.seed), things=things)
+
+
+def add_explorer(app: FastAPI, engine: Engine, settings: Settings) -> None:
+    """Add the explorer's routes to the server's."""
+
+    @cache
+    def html() -> str:
+        return page(about(engine, settings))
+
+    @app.get("/", include_in_schema=False)
+    def explorer() -> Response:
+        return HTMLResponse(html(), headers=PAGE_HEADERS)
+
+    @app.get("/explorer/scene", include_in_schema=False)
+    def sampled(seed: Annotated[Seed, Query()]) -> Response:
+        return JSONResponse(scene_data(sample_scene(seed)))
+
+    @app.post("/explorer/scene", include_in_schema=False, dependencies=[Depends(require_json)])
+    def edited(body: SceneBody) -> Response:
+        return JSONResponse(scene_data(body.scene()))
+
+
+def about(engine: Engine, settings: Settings) -> dict[str, Any]:
+    """Return what the page is told of a server: its model, its abilities, defaults and limits."""
+    defaults = settings.defaults
+    return {
+        "model": settings.names[0] if settings.names else engine.name,
+        "embedded": engine.identity().model == "embedded",  # which knows drawings only
+        "looks": "look" in engine.abilities,
+        "prunes": "prune" in engine.abilities,
+        "best_of": defaults.best_of,
+        "most": settings.limits.best_of,
+        "scorer": defaults.scorer,
+        "alpha": engine.family.alpha,
+        "lam": engine.family.lam,
+        "prune": defaults.prune is not None,
+        "temperature": defaults.temperature,
+        "max_tokens": defaults.max_tokens,
+        "longest": settings.limits.tokens,
+    }
+
+
+def page(about: dict[str, Any]) -> str:
+    """Return the page; it is the same for all who open it."""
     return render_page(
         "explorer/page.html", title="LookBack explorer", about=about, data=page_data(about)
     )
 
 
-def page_data(about: About) -> dict[str, Any]:
-    """What the script knows from the start."""
+def page_data(about: dict[str, Any]) -> dict[str, Any]:
+    """Return what the page's script has from the start."""
     scorers = {name: get_scorer(name) for name in SCORERS}
     return {
         **about,
@@ -83,8 +141,8 @@ def page_data(about: About) -> dict[str, Any]:
         "floor": A_FLOOR,
         "general": {"alpha": GENERIC.alpha, "lam": GENERIC.lam},
         "scorers": {
-            name: {"title": one.title, "about": one.about, "color": one.color}
-            for name, one in scorers.items()
+            name: {"title": scorer.title, "about": scorer.about, "color": scorer.color}
+            for name, scorer in scorers.items()
         },
         "world": {
             "categories": list(CATEGORIES),
@@ -97,42 +155,8 @@ def page_data(about: About) -> dict[str, Any]:
     }
 
 
-def scene_of(seed: int) -> dict[str, Any]:
-    """The scene of a seed, as the page takes it, see `scene_data`.
-
-    Raises:
-        ValueError: there is no such seed.
-    """
-    return scene_data(sample_scene(_whole("seed", seed, SEEDS)))
-
-
-def scene_from(data: object) -> dict[str, Any]:
-    """A scene whose things somebody has chosen, as the page takes it.
-
-    Args:
-        data: {"seed", "things": [{"category", "color", "size", "cell", "look"}]}; the seed says
-            what is behind the things.
-
-    Raises:
-        ValueError: it is something else; what, and what could be there, is said.
-    """
-    if not isinstance(data, Mapping):
-        raise ValueError(f"a scene is an object with seed and things, not {type(data).__name__}")
-    _names("a scene", data, ("seed", "things"))
-    seed = _whole("seed", data["seed"], SEEDS)
-    given = data["things"]
-    if not isinstance(given, list) or not FEWEST <= len(given) <= MOST:
-        raise ValueError(f"things: a list of {FEWEST} to {MOST} of them")
-    things = tuple(_thing(number, one) for number, one in enumerate(given))
-    cells = [thing.cell for thing in things]
-    shared = next((cell for cell in cells if cells.count(cell) > 1), None)
-    if shared is not None:
-        raise ValueError(f"two things are at {PLACES[shared]!r}: each place holds one")
-    return scene_data(replace(sample_scene(seed), things=things))
-
-
 def scene_data(scene: Scene) -> dict[str, Any]:
-    """A scene as JSON-able data: what is in it, how it looks, and what could be asked about it.
+    """Return a scene as JSON: what is in it, how it looks, and what could be asked about it.
 
     `image` is the picture that a model is shown; `behind` the same without things, and each
     thing's `sprite` and `box` (left, top, right, bottom, in pixels) for one that is being moved.
@@ -156,28 +180,14 @@ def questions(scene: Scene) -> list[str]:
     named = [reference(thing, scene) for thing in referable(scene)]
     single = [thing.category for thing in scene.singles()]
     absent = next(name for name in CATEGORIES if not scene.of(name))
-    asked = [
+    lines = [
         f"is there {article(absent)} in the picture?",
         *(f"what color is the {name}?" for name in single[:1]),
         *(f"where is the {name}?" for name in named[-1:]),
         *(f"how many {CATEGORIES[name].plural} are there?" for name in single[-1:]),
         CAPTION_PROMPT,
     ]
-    return [sentence(one) for one in asked]
-
-
-def _thing(number: int, data: object) -> Thing:
-    where = f"things[{number}]"
-    if not isinstance(data, Mapping):
-        raise ValueError(f"{where}: an object, not {type(data).__name__}")
-    _names(where, data, ("category", "color", "size", "cell", "look"))
-    for name, known in (("category", CATEGORIES), ("color", COLORS), ("size", SIZES)):
-        if not isinstance(data[name], str) or data[name] not in known:
-            shown = repr(data[name])[:60]
-            raise ValueError(f"{where}.{name} = {shown}: it must be one of {', '.join(known)}")
-    cell = _whole(f"{where}.cell", data["cell"], len(PLACES))
-    look = _whole(f"{where}.look", data["look"], LOOKS)
-    return Thing(data["category"], data["color"], data["size"], cell, look)
+    return [sentence(line) for line in lines]
 
 
 def _thing_data(thing: Thing) -> dict[str, Any]:
@@ -190,21 +200,6 @@ def _thing_data(thing: Thing) -> dict[str, Any]:
         "box": list(bounds(thing)),
         "sprite": _png(cut_out(thing)),
     }
-
-
-def _names(where: str, data: Mapping[Any, Any], wanted: tuple[str, ...]) -> None:
-    """Let pass an object with just these names."""
-    if missing := [name for name in wanted if name not in data]:
-        raise ValueError(f"{where} needs {', '.join(missing)}")
-    if unknown := [repr(name)[:60] for name in data if name not in wanted]:
-        raise ValueError(f"{where} has {', '.join(wanted)}, and no {', '.join(unknown[:3])}")
-
-
-def _whole(name: str, value: object, end: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < end:
-        shown = repr(value)[:60]
-        raise ValueError(f"{name} = {shown}: it must be a whole number from 0 to {end - 1}")
-    return value
 
 
 def _png(image: Image.Image) -> str:

@@ -1,4 +1,4 @@
-"""What holds for every request, before and behind its route: an ASGI middleware.
+"""What holds for every request, before and behind its route: a middleware, and the metrics.
 
 A request gets an id, must know the key, may not be too large or too slow, and is logged in one
 line without anything that it says.
@@ -10,89 +10,96 @@ import asyncio
 import hmac
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import prometheus_client as prometheus
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lookback.io.hosts import host_name
-from lookback.server.errors import ApiError, tell
-from lookback.server.metrics import Metrics
-from lookback.server.process import LOG
+from lookback.server.errors import LOG, ApiError, from_exception
+from lookback.server.scheduler import RequestScheduler
 from lookback.server.settings import MIB, Limits, Settings
+from lookback.signals import PRUNED, Candidates
+
+if TYPE_CHECKING:
+    from lookback.engines.transformers.decoding.prefix_cache import Prefixes
 
 PIECES = 20_000
 """Objects and lists of a request: to read one of millions stops the server for minutes."""
 OPEN = ("/", "/health", "/ready", "/docs", "/openapi.json", "/favicon.ico")
 """Paths that need no key."""
+DOCS_ASSETS = "/docs/assets/"
+"""Nor do those below this one: Swagger UI's script and style."""
+CLIENT_GONE = 499
+"""The status in the log of a request whose client did not wait for its answer."""
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Guard:
     """The middleware.
 
     Args:
-        app: what it stands before.
+        app: what it protects.
         settings: key, limits and names.
         metrics: counts requests.
         paths: those that there are; others are counted as one.
-        check_room: raises ApiError if a client's request would find no place.
+        scheduler: refuses what is asked of the model if there is no room for it.
     """
 
     def __init__(
         self,
-        app: App,
+        app: ASGIApp,
         settings: Settings,
         metrics: Metrics,
         paths: set[str],
-        check_room: Callable[[str], None],
+        scheduler: RequestScheduler,
     ) -> None:
         self.app, self.settings, self.metrics, self.paths = app, settings, metrics, paths
-        self._check_room = check_room
+        self._scheduler = scheduler
         self._held = HeldBytes(settings.limits.bodies_mib * MIB)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let one request pass, or answer it."""
+        """Pass a request on to the application, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        request = Request(scope, headers, send)
+        exchange = Exchange(scope, headers, send)
         limits = self.settings.limits
         # What is asked of the model needs a place; the explorer's own requests do not.
-        check_room = self._check_room if scope["path"].startswith("/v1/") else None
-        body = Body(receive, request.client, limits, self._held, check_room)
+        asks_model = scope["path"].startswith("/v1/")
+        scheduler = self._scheduler if asks_model else None
+        body = Body(receive, exchange.client, limits, self._held, scheduler)
         try:
             self._check(scope["path"], headers)
             body.check_length(headers.get("content-length"))
             # Beyond its own deadline a request has a little time to say so; and to be read.
             async with asyncio.timeout(limits.seconds + limits.body_seconds) as whole:
-                await self.app(scope, body.receive, request.send)
+                await self.app(scope, body.receive, exchange.send)
         except Exception as error:
             if isinstance(error, TimeoutError) and whole.expired():
                 self.metrics.late.inc()
                 error = ApiError(504, "this took too long", code="deadline")
-            await self._answer(request, tell(error, request.id))
+            await exchange.refuse(from_exception(error, exchange.id))
         finally:
             body.release()
-            self._log(scope, request)
+            self._log(scope, exchange)
 
     def _check(self, path: str, headers: Headers) -> None:
         if "transfer-encoding" in headers and "content-length" in headers:
             # A proxy before the server may have believed the other one: what follows on the
             # connection is somebody else's.
-            words = "a request has either Transfer-Encoding or Content-Length"
-            raise ApiError(400, words, code="framing", headers={"Connection": "close"})
+            message = "a request has either Transfer-Encoding or Content-Length"
+            raise ApiError(400, message, code="framing", headers={"Connection": "close"})
         name = host_name(headers.get("host", ""))
         if self.settings.hosts is not None and name not in self.settings.hosts:
             raise ApiError(403, f"this server is not {name[:60]!r}", code="host")
-        if self.settings.api_key is not None and path not in OPEN:
+        is_open = path in OPEN or path.startswith(DOCS_ASSETS)
+        if self.settings.api_key is not None and not is_open:
             scheme, _, key = headers.get("authorization", "").partition(" ")
             known = self.settings.api_key.encode()
             right = hmac.compare_digest(key.strip().encode("latin-1"), known)
@@ -104,36 +111,31 @@ class Guard:
                     headers={"WWW-Authenticate": "Bearer"},
                 )
 
-    async def _answer(self, request: Request, error: ApiError) -> None:
-        if request.status:  # its head is out: the connection breaks off
-            return
-        await error.answer()(request.scope, _nothing, request.send)
-
-    def _log(self, scope: Scope, request: Request) -> None:
-        seconds = now() - request.began
+    def _log(self, scope: Scope, exchange: Exchange) -> None:
+        seconds = now() - exchange.began
         path = scope["path"] if scope["path"] in self.paths else "other"
-        status = str(request.status or 499)
+        status = str(exchange.status or CLIENT_GONE)
         self.metrics.requests.labels(path, status).inc()
         self.metrics.seconds.labels(path).observe(seconds)
         LOG.info(
             "%s %s %s %s %.3fs %s",
-            *(request.id, scope["method"], path, status, seconds, request.client),
+            *(exchange.id, scope["method"], path, status, seconds, exchange.client),
         )
 
 
-class Request:
+class Exchange:
     """One request, and what was answered so far."""
 
     def __init__(self, scope: Scope, headers: Headers, send: Send) -> None:
-        given = headers.get("x-request-id", "")
+        proposed = headers.get("x-request-id", "")
         self.scope, self._send = scope, send
-        self.id = given if _ID.fullmatch(given) else uuid4().hex
+        self.id = proposed if _ID.fullmatch(proposed) else uuid4().hex
         self.client = (scope.get("client") or ("unknown",))[0]
         self.began = now()
         self.status = 0
         scope.setdefault("state", {}).update(id=self.id, client=self.client, began=self.began)
 
-    async def send(self, message: MutableMapping[str, Any]) -> None:
+    async def send(self, message: Message) -> None:
         """Send a part of the answer; its head gets the id."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
@@ -142,9 +144,18 @@ class Request:
             headers["X-Content-Type-Options"] = "nosniff"
         await self._send(message)
 
+    async def refuse(self, error: ApiError) -> None:
+        """Answer with an error; after the head of an answer, only break the connection off."""
+
+        async def receive() -> Message:
+            return {"type": "http.disconnect"}
+
+        if not self.status:
+            await error.response()(self.scope, receive, self.send)
+
 
 class HeldBytes:
-    """The bytes of all requests that are held at once, by client.
+    """Counts the bytes of all requests that are held at once, by client.
 
     Args:
         most: in all; one client may have half of them.
@@ -166,7 +177,6 @@ class HeldBytes:
             )
 
     def remove(self, client: str, size: int) -> None:
-        """Forget what was added."""
         self._sizes -= Counter({client: size})  # which keeps no zeros
 
 
@@ -175,10 +185,10 @@ class Body:
 
     Args:
         receive: gives it.
-        client: whose it is.
+        client: the client's address.
         limits: bytes, and seconds until all of it is there.
         held: counts the bytes of all requests.
-        check_room: raises ApiError if there is no room for the client; None if none is needed.
+        scheduler: says whether there is room for the client; None if none is needed.
     """
 
     def __init__(
@@ -187,10 +197,10 @@ class Body:
         client: str,
         limits: Limits,
         held: HeldBytes,
-        check_room: Callable[[str], None] | None,
+        scheduler: RequestScheduler | None,
     ) -> None:
         self._receive, self._client, self._held = receive, client, held
-        self._check_room = check_room
+        self._scheduler = scheduler
         self._most, self._seconds = limits.body_mib * MIB, limits.body_seconds
         # Texts have commas, too, and given responses one for each token.
         self._values = PIECES + limits.characters + limits.best_of * limits.tokens
@@ -199,25 +209,17 @@ class Body:
         self._until = now() + limits.body_seconds
 
     def check_length(self, declared: str | None) -> None:
-        """Refuse a body by what its head says.
-
-        Raises:
-            ApiError: it is too large.
-        """
+        """Raise ApiError if a body is too large by what its head says."""
         if declared is not None and declared.isdecimal() and int(declared[:18]) > self._most:
             raise self._too_large()
 
-    async def receive(self) -> MutableMapping[str, Any]:
-        """The next part.
-
-        Raises:
-            ApiError: it is too large, or too slow, or there is no room for it.
-        """
+    async def receive(self) -> Message:
+        """Return the next part; raise ApiError if it is too large or slow, or has no room."""
         if self._whole:  # what comes now is that the client went away
             return await self._receive()
-        if self._check_room is not None:
-            self._check_room(self._client)
-            self._check_room = None
+        if self._scheduler is not None:
+            self._scheduler.check_room((self._client, ""))  # the body names the user
+            self._scheduler = None
         try:
             async with asyncio.timeout(max(0.0, self._until - now())):
                 message = await self._receive()
@@ -240,11 +242,10 @@ class Body:
         self._values -= data.count(b",")
         self._pieces -= data.count(b"{") + data.count(b"[")
         if self._values < 0 or self._pieces < 0:
-            words = "the request has too many values, objects or lists"
-            raise ApiError(400, words, code="too_many_values")
+            message = "the request has too many values, objects or lists"
+            raise ApiError(400, message, code="too_many_values")
 
     def release(self) -> None:
-        """Say that it is held no longer."""
         self._held.remove(self._client, self._size)
 
     def _too_large(self) -> ApiError:
@@ -252,10 +253,69 @@ class Body:
         return ApiError(413, f"the request has more than {mib:g} MiB", code="too_large")
 
 
+def require_json(request: Request) -> None:
+    """Raise ApiError unless the body is JSON, which browsers send for no page of another site."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise ApiError(415, "send application/json", code="content_type")
+
+
 def now() -> float:
     """Return the event loop's time, by which deadlines end."""
     return asyncio.get_running_loop().time()
 
 
-async def _nothing() -> MutableMapping[str, Any]:
-    return {"type": "http.disconnect"}
+BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120)
+
+
+class Metrics:
+    """What Prometheus reads at /metrics; no text of anybody is in it.
+
+    Args:
+        scheduler: knows how many wait and are at work.
+        prefixes: the prompts that the engine keeps, if it keeps any.
+    """
+
+    def __init__(self, scheduler: RequestScheduler, prefixes: Prefixes | None = None) -> None:
+        self.registry = prometheus.CollectorRegistry()
+
+        def counter(name: str, about: str, *labels: str) -> prometheus.Counter:
+            return prometheus.Counter(f"lookback_{name}", about, labels, registry=self.registry)
+
+        def histogram(name: str, about: str, *labels: str) -> prometheus.Histogram:
+            whole = f"lookback_{name}"
+            return prometheus.Histogram(
+                whole, about, labels, buckets=BUCKETS, registry=self.registry
+            )
+
+        def gauge(name: str, about: str, *labels: str) -> prometheus.Gauge:
+            return prometheus.Gauge(f"lookback_{name}", about, labels, registry=self.registry)
+
+        self.requests = counter("requests", "Requests that were answered", "path", "status")
+        self.seconds = histogram("request_seconds", "From the request to its answer", "path")
+        self.waited = histogram("queue_seconds", "In the line, until the work began")
+        self.prompt_tokens = counter("prompt_tokens", "Tokens of prompts")
+        self.tokens = counter("tokens", "Tokens that were drawn, of all candidates")
+        self.candidates = counter("candidates", "Candidates that were drawn")
+        self.pruned = counter("candidates_pruned", "Candidates that were ended early")
+        self.gone = counter("clients_gone", "Requests whose client went away")
+        self.late = counter("deadlines", "Requests that took too long")
+        gauge("queue", "Requests that wait").set_function(lambda: scheduler.waiting)
+        gauge("in_flight", "Requests at work").set_function(lambda: scheduler.at_work)
+        if prefixes is not None:
+            about = "Prompts: kept ones asked again, begun as a kept one, or new"
+            prompts = gauge("prompts", about, "kind")
+            for kind in ("same", "continued", "new"):
+                prompts.labels(kind).set_function(partial(getattr, prefixes, kind))
+            about = "Tokens of prompts that did not go through the model"
+            gauge("prompt_tokens_saved", about).set_function(lambda: prefixes.saved)
+
+    def count_candidates(self, candidates: Candidates) -> None:
+        self.prompt_tokens.inc(len(candidates.prompt_ids))
+        self.tokens.inc(sum(len(candidate.tokens) for candidate in candidates))
+        self.candidates.inc(len(candidates))
+        self.pruned.inc(sum(candidate.finish == PRUNED for candidate in candidates))
+
+    def text(self) -> tuple[bytes, str]:
+        """Return the metrics in Prometheus' text format, and its media type."""
+        return prometheus.generate_latest(self.registry), prometheus.CONTENT_TYPE_LATEST

@@ -1,4 +1,4 @@
-"""From a request to what an engine is asked, checked against the server's limits."""
+"""From the body of a request to the options of an engine's call, within the server's limits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ from lookback.engines.common.options import SEEDS
 from lookback.io.images import stored_image
 from lookback.scores.base import Scorer, get_scorer
 from lookback.server.errors import ApiError, invalid
-from lookback.server.schema import ChatRequest, ImagePart, Lookback, Message, Ranking, ScoreRequest
+from lookback.server.schema import (
+    ChatRequest,
+    ImagePart,
+    Lookback,
+    LookRequest,
+    Message,
+    Part,
+    Ranking,
+    ScoreRequest,
+)
 from lookback.server.settings import Limits, Settings
-from lookback.signals import SIGNALS
+from lookback.signals import SIGNALS, Candidate, Candidates
 from lookback.steering.pruning import Pruning, pruning_of
 
 ROLES = {"developer": "system"}
@@ -23,16 +32,18 @@ WITHOUT_IMAGE = (
     *("self_certainty_borda", "majority", "consensus", "random"),
 )
 """Scorers that rank answers about no image; the first does so where a request names none."""
+TOKEN_CHARACTERS = 16
+"""Characters of a given response that count as one token."""
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """Who ranks candidates, with all its settings.
+class RankOptions:
+    """How candidates are ranked, and what is told of them.
 
     Attributes:
-        scorer: the scorer.
-        params: what the request says of its settings.
-        settings: all of them.
+        scorer: ranks them.
+        params: the settings of the scorer that the request gives.
+        settings: all its settings.
         signals: those that are told of each token.
         source: what A is measured on.
         note: what a client should know that did not ask for it.
@@ -45,76 +56,81 @@ class Ranked:
     source: Any
     note: str | None = None
 
+    def rank(self, candidates: Candidates) -> list[Candidate]:
+        return candidates.rank(self.scorer.name, **self.params)
+
 
 @dataclass(frozen=True)
-class Draw:
-    """A request for candidates.
+class ChatOptions:
+    """What a chat completion asks for.
 
     Attributes:
-        ranked: who ranks them.
+        ranking: how candidates are ranked.
         n: how many come back.
         best_of: how many are drawn.
         sampling: how, as `Engine.sample` takes it.
         top: the likeliest tokens that are told of each step; None for no log-probabilities at all.
+        watch: whether a stream tells of every candidate.
+        include_usage: whether the last chunk of a stream has the usage.
     """
 
-    ranked: Ranked
+    ranking: RankOptions
     n: int
     best_of: int
     sampling: Mapping[str, Any]
     top: int | None
+    watch: bool
+    include_usage: bool
 
 
-def ask_for_draw(engine: Engine, request: ChatRequest, settings: Settings) -> Draw:
-    """What a chat completion asks of the engine.
+def parse_chat_request(engine: Engine, request: ChatRequest, settings: Settings) -> ChatOptions:
+    """Return what a chat completion asks of the engine.
 
     Raises:
-        ApiError: more than there is, or than is allowed.
+        ApiError: it asks for something that does not exist, or for more than is allowed.
     """
     defaults, limits = settings.defaults, settings.limits
-    more = request.lookback or Lookback()
-    ranked = ask_for_ranking(engine, more, settings)
+    extra = request.lookback or Lookback()
+    ranking = parse_ranking(engine, extra, settings)
     if _lacks_source(request):
-        ranked = _rank_without_image(engine, more, settings, ranked)
+        ranking = _rank_without_image(engine, extra, settings, ranking)
     n = request.n or 1
     temperature = defaults.temperature if request.temperature is None else request.temperature
     # At temperature 0 all candidates are one.
     usual = n if temperature == 0 else max(n, defaults.best_of)
-    best_of = more.best_of or usual
+    best_of = extra.best_of or usual
     if n > best_of:
         raise invalid(f"n = {n}: only {best_of} candidates are drawn (lookback.best_of)", "n")
-    _at_most(best_of, limits.best_of, "n" if more.best_of is None else "lookback.best_of")
-    tokens = _max_tokens(request, settings)
-    if request.top_logprobs and not request.logprobs:
-        raise invalid("top_logprobs needs logprobs: true", "top_logprobs")
+    _at_most(best_of, limits.best_of, "n" if extra.best_of is None else "lookback.best_of")
     sampling = {
         "n": best_of,
         "temperature": temperature,
         "top_p": defaults.top_p if request.top_p is None else request.top_p,
-        "max_new_tokens": tokens,
-        "stop": _stop(request.stop),
+        "max_new_tokens": _max_tokens(request, settings),
+        "stop": [request.stop] if isinstance(request.stop, str) else request.stop or [],
         "seed": None if request.seed is None else request.seed % SEEDS,
-        "source": ranked.source,
+        "source": ranking.source,
     }
-    prune = more.prune if "prune" in more.model_fields_set else defaults.prune
+    prune = extra.prune if "prune" in extra.model_fields_set else defaults.prune
     if prune is not None and best_of > 1:
-        sampling["prune"] = _pruning(engine, prune, best_of, ranked)
-    top = None
-    if request.logprobs:
-        top = request.top_logprobs or 0
-        if top:
-            _require(engine, "top_log_probs", "top_logprobs")
-            sampling["top_log_probs"] = top
-    return Draw(ranked, n, best_of, sampling, top)
+        sampling["prune"] = _pruning(engine, prune, best_of, ranking)
+    top = request.top_logprobs or 0 if request.logprobs else None
+    if top:
+        _require(engine, "top_log_probs", "top_logprobs")
+        sampling["top_log_probs"] = top
+    include_usage = request.stream_options is not None and bool(
+        request.stream_options.include_usage
+    )
+    return ChatOptions(ranking, n, best_of, sampling, top, extra.watch, include_usage)
 
 
-def ask_for_ranking(engine: Engine, more: Ranking, settings: Settings) -> Ranked:
-    """Who ranks, with which settings.
+def parse_ranking(engine: Engine, request: Ranking, settings: Settings) -> RankOptions:
+    """Return who ranks, with which settings.
 
     Raises:
         ApiError: there is no such scorer or setting, or the engine cannot do what it needs.
     """
-    name = more.scorer or settings.defaults.scorer
+    name = request.scorer or settings.defaults.scorer
     try:
         scorer = get_scorer(name)
         require(engine, scorer.uses, f"scorer {name!r}")
@@ -122,107 +138,76 @@ def ask_for_ranking(engine: Engine, more: Ranking, settings: Settings) -> Ranked
         raise invalid(str(error), "lookback.scorer") from None
     if scorer.needs == "truth":
         raise invalid(f"scorer {name!r} needs the truth, which no request has", "lookback.scorer")
-    given = {"alpha": more.alpha, "lam": more.lam}
-    params = {name: value for name, value in given.items() if value is not None}
+    params = request.model_dump(include={"alpha", "lam"}, exclude_none=True)
     try:
         chosen = scorer.settings(engine.family.defaults, params)
     except TypeError as error:
         raise invalid(str(error), f"lookback.{min(params)}") from None
-    told = tuple(signals_of(more.signals))
-    return Ranked(scorer, params, chosen, told, more.source)
+    wanted = request.signals
+    signals = tuple(s for s in SIGNALS if wanted is True or (wanted and s in wanted))
+    return RankOptions(scorer, params, chosen, signals, request.source)
 
 
 def _lacks_source(request: ChatRequest) -> bool:
-    """Whether no message has an image, or words to look back at instead, and none is asked for."""
-    contents = [one.content for one in request.messages if not isinstance(one.content, str)]
-    shown = any(isinstance(p, ImagePart) or p.source for content in contents for p in content)
+    """Return whether there is no image, no text marked as source, and no other is asked for."""
+    parts = [part for _, part in _parts(request.messages)]
+    shown = any(isinstance(part, ImagePart) or part.source for part in parts)
     return not shown and (request.lookback is None or request.lookback.source is None)
 
 
 def _rank_without_image(
-    engine: Engine, more: Lookback, settings: Settings, ranked: Ranked
-) -> Ranked:
-    """Return who ranks answers about no image, instead of the server's scorer if that needs one.
+    engine: Engine, request: Lookback, settings: Settings, ranking: RankOptions
+) -> RankOptions:
+    """Return how answers about no image are ranked: not by a server's scorer that needs one.
 
     Raises:
         ApiError: the request itself asks for a scorer that needs an image.
     """
-    name = ranked.scorer.name
+    name = ranking.scorer.name
     if name not in WITHOUT_IMAGE:
-        if more.scorer is not None or ranked.params:
+        if request.scorer is not None or ranking.params:
             raise invalid(
                 f"scorer {name!r} needs an image, and no message has one: add one, or leave "
                 f"scorer, alpha and lam out to have the answers ranked by {WITHOUT_IMAGE[0]}",
                 "lookback.scorer",
             )
         name = WITHOUT_IMAGE[0]
-    blind = more.model_copy(update={"scorer": name, "source": NO_SOURCE})
+    blind = request.model_copy(update={"scorer": name, "source": NO_SOURCE})
     note = f"no message has an image: ranked by {name}, and A is 0"
-    return replace(ask_for_ranking(engine, blind, settings), note=note)
+    return replace(parse_ranking(engine, blind, settings), note=note)
 
 
-def signals_of(asked: bool | Sequence[str]) -> Sequence[str]:
-    """The names of the signals that a request wants."""
-    if isinstance(asked, bool):
-        return SIGNALS if asked else ()
-    return [name for name in SIGNALS if name in asked]
-
-
-def check_responses(request: ScoreRequest, limits: Limits) -> None:
-    """Let pass as many responses, as long, as candidates may be.
-
-    Raises:
-        ApiError: there are more, or one is longer.
-    """
+def check_score_request(request: ScoreRequest, limits: Limits) -> None:
+    """Raise ApiError if there are more responses, or longer ones, than are allowed."""
     _at_most(len(request.responses), limits.best_of, "responses")
-    for i, one in enumerate(request.responses):
-        check_response(one, limits, f"responses[{i}]")
+    for i, response in enumerate(request.responses):
+        _check_response(response, limits, f"responses[{i}]")
 
 
-def check_response(response: str | Sequence[int], limits: Limits, name: str) -> None:
-    """Let pass a response that is not too long; of text, 16 characters count as a token.
+def check_look_request(request: LookRequest, limits: Limits) -> None:
+    """Raise ApiError if the response or the other question is longer than is allowed."""
+    _check_response(request.response, limits, "response")
+    question = request.relative_to or ""
+    _at_most(len(question), limits.characters, "relative_to", "relative_to: characters")
 
-    Raises:
-        ApiError: it is too long.
-    """
-    most = limits.tokens * (16 if isinstance(response, str) else 1)
-    if not response:
-        raise invalid(f"{name} is empty: there is nothing to score", name)
+
+def _check_response(response: str | Sequence[int], limits: Limits, name: str) -> None:
+    is_text = isinstance(response, str)
+    most = limits.tokens * (TOKEN_CHARACTERS if is_text else 1)
     if len(response) > most:
-        what = "characters" if isinstance(response, str) else "tokens"
-        raise invalid(f"{name} has {len(response)} {what}: at most {most} are allowed", name)
-
-
-def check_text(text: str, limits: Limits, name: str) -> None:
-    """Raise ApiError if a text has more characters than all messages may have."""
-    _at_most(len(text), limits.characters, name, f"{name}: characters")
+        unit = "characters" if is_text else "tokens"
+        raise invalid(f"{name} has {len(response)} {unit}: at most {most} are allowed", name)
 
 
 def check_messages(messages: Sequence[Message], settings: Settings) -> None:
-    """Let pass texts that are not too long, and images that may be read here, not too many.
-
-    Raises:
-        ApiError: there is too much, or an address is of another kind.
-    """
-    texts = [
-        text
-        for one in messages
-        for text in (
-            [one.content]
-            if isinstance(one.content, str)
-            else [part.text for part in one.content if not isinstance(part, ImagePart)]
-        )
-    ]
+    """Raise ApiError if there is too much text, or an image that may not be read here."""
+    whole = [message.content for message in messages if isinstance(message.content, str)]
+    texts = whole + [p.text for _, p in _parts(messages) if not isinstance(p, ImagePart)]
     _at_most(sum(map(len, texts)), settings.limits.characters, "messages", "characters")
-    addresses = [
-        (f"messages[{i}].content[{k}].image_url", _url(part))
-        for i, message in enumerate(messages)
-        if not isinstance(message.content, str)
-        for k, part in enumerate(message.content)
-        if isinstance(part, ImagePart)
-    ]
+    addresses = [(place, _url(p)) for place, p in _parts(messages) if isinstance(p, ImagePart)]
     _at_most(len(addresses), settings.limits.images, "messages", "images")
-    for where, address in addresses:
+    for place, address in addresses:
+        where = f"{place}.image_url"
         if address.startswith("data:"):
             continue
         if not address.lower().startswith(("http://", "https://")):
@@ -236,30 +221,30 @@ def check_messages(messages: Sequence[Message], settings: Settings) -> None:
 
 
 def read_messages(messages: Sequence[Message], check: Callable[[], None]) -> list[dict[str, Any]]:
-    """The messages as engines take them, with every image as bytes whose head was read.
+    """Return the messages as engines take them, with every image as bytes whose head was read.
 
     It may fetch, and so take long: for a thread.
 
     Args:
         messages: with images as addresses.
-        check: called before each image, and raises if nobody waits any more.
+        check: called before each image; raises if nobody waits any more.
 
     Raises:
-        ValueError: an image is none.
+        ValueError: an image cannot be read.
         LimitError: one is too large.
     """
 
-    def read(where: str, part: Any) -> dict[str, Any]:
+    def read(place: str, part: Part) -> dict[str, Any]:
         marked = {"source": True} if part.source else {}
         if not isinstance(part, ImagePart):
             return {"type": "text", "text": part.text} | marked
         check()
         try:
-            found = stored_image(_url(part), "public")
+            image = stored_image(_url(part), "public")
         except ValueError as error:
-            error.args = (f"{where}: {error}",)
+            error.args = (f"{place}: {error}",)
             raise
-        return {"type": "image", "image": found} | marked
+        return {"type": "image", "image": image} | marked
 
     turns = []
     for i, message in enumerate(messages):
@@ -270,18 +255,28 @@ def read_messages(messages: Sequence[Message], check: Callable[[], None]) -> lis
     return turns
 
 
-def check_conversation(messages: Sequence[Mapping[str, Any]], source: Any) -> str:
-    """Let pass a conversation that can be answered, with the source that is asked for.
-
-    Returns:
-        What the user says last.
+def question_of(messages: Sequence[Mapping[str, Any]], source: Any) -> str:
+    """Return what the user says last.
 
     Raises:
-        ValueError: it cannot be answered, or has no such source.
+        ApiError: the conversation cannot be answered, or has no such source.
     """
-    conversation = Conversation.of(messages=messages)
-    conversation.source(source)
+    try:
+        conversation = Conversation.of(messages=messages)
+        conversation.source(source)
+    except ValueError as error:
+        raise invalid(str(error), "messages") from None
     return conversation.question
+
+
+def _parts(messages: Sequence[Message]) -> list[tuple[str, Part]]:
+    """Return the parts of all messages that have any, with their places in the request."""
+    return [
+        (f"messages[{i}].content[{k}]", part)
+        for i, message in enumerate(messages)
+        if not isinstance(message.content, str)
+        for k, part in enumerate(message.content)
+    ]
 
 
 def _url(part: ImagePart) -> str:
@@ -294,30 +289,20 @@ def _at_most(count: int, most: int, param: str, what: str = "") -> None:
 
 
 def _max_tokens(request: ChatRequest, settings: Settings) -> int:
-    given = [request.max_completion_tokens, request.max_tokens]
-    names = ["max_completion_tokens", "max_tokens"]
-    for name, value in zip(names, given, strict=True):
+    for name in ("max_completion_tokens", "max_tokens"):
+        value: int | None = getattr(request, name)
         if value is not None:
             _at_most(value, settings.limits.tokens, name)
             return value
     return min(settings.defaults.max_tokens, settings.limits.tokens)
 
 
-def _stop(given: str | Sequence[str] | None) -> list[str]:
-    stops = [given] if isinstance(given, str) else list(given or [])
-    for one in stops:
-        if not one:
-            raise invalid("stop: an empty text stops at once", "stop")
-    return stops
-
-
-def _pruning(engine: Engine, prune: Any, best_of: int, ranked: Ranked) -> Pruning | None:
-    """Judged as they will be ranked, if that needs no more than signals."""
+def _pruning(engine: Engine, prune: Any, best_of: int, ranking: RankOptions) -> Pruning | None:
+    """Return by whom candidates are judged: by the scorer that ranks them, if signals suffice."""
     _require(engine, "prune", "lookback.prune")
-    alike = ranked.scorer.needs == "signals" and not ranked.scorer.joint
     rule = Pruning(prune)
-    if alike:
-        rule = Pruning(prune, scorer=ranked.scorer.name, settings=dict(ranked.params))
+    if ranking.scorer.needs == "signals" and not ranking.scorer.joint:
+        rule = Pruning(prune, scorer=ranking.scorer.name, settings=dict(ranking.params))
     try:
         return pruning_of(rule, best_of, engine.family.defaults)
     except ValueError as error:

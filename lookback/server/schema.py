@@ -1,11 +1,13 @@
-"""What requests look like: OpenAI's chat completions, and LookBack's own questions.
+"""The bodies of requests and answers: OpenAI's chat completions, and LookBack's own.
 
 What OpenAI's API has and this one has not is refused by name (`REFUSED`), unless it is given as
-nothing. What changes no answer is let pass (`IGNORED`).
+nothing. What changes no answer is accepted (`IGNORED`). Docstrings and descriptions of the models
+are those of /openapi.json.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
@@ -35,14 +37,14 @@ NEUTRAL: tuple[Any, ...] = (None, 0, False, "none", [], {}, ["text"])
 """Given so, a refused parameter asks for nothing."""
 IGNORED = ("metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
 """What changes no answer."""
-SAID = {
+REFUSED_IN_MESSAGES = {
     "tool_calls": "tools are not supported",
     "function_call": "functions are not supported",
     "audio": "audio is not supported",
     "refusal": "refusals are not supported",
 }
 """What a message may have beside its words, and must not here; clients send it as nothing."""
-PARTS = {
+REFUSED_PARTS = {
     "input_audio": "audio is not supported",
     "file": "files are not supported: give images as image_url",
     "video_url": "videos are not supported: give frames as image_url",
@@ -54,6 +56,8 @@ KEYS = 100
 
 Name = Annotated[str, Field(max_length=1000)]
 """A text that is no part of the conversation, which has a limit of its own (`Limits`)."""
+StopText = Annotated[str, Field(min_length=1, max_length=1000)]
+Text = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=1, le=2**31)]
 Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 SignalName = Literal["log_prob", "visual_lookback", "self_certainty", "entropy"]
@@ -71,11 +75,11 @@ class Strict(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _count_keys(cls, given: Any) -> Any:
-        if isinstance(given, dict) and len(given) > KEYS:
-            about = {"count": len(given), "most": KEYS}
+    def _count_keys(cls, data: Any) -> Any:
+        if isinstance(data, dict) and len(data) > KEYS:
+            about = {"count": len(data), "most": KEYS}
             raise PydanticCustomError("too_many_keys", "{count} keys: at most {most}", about)
-        return given
+        return data
 
 
 class RequestBody(Strict):
@@ -83,13 +87,13 @@ class RequestBody(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _check_texts(cls, given: Any) -> Any:
+    def _check_texts(cls, data: Any) -> Any:
         try:
-            check_texts(given)
+            check_texts(data)
         except HalfCharacterError as error:
             about = {"words": str(error), "name": error.name}
             raise PydanticCustomError("half_character", "{words}", about) from None
-        return given
+        return data
 
 
 class ImageUrl(Strict):
@@ -129,20 +133,20 @@ class Message(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse(cls, given: Any) -> Any:
-        if isinstance(given, dict):
-            if given.get("role") in ("tool", "function"):
-                raise _refusal("tools are not supported")
-            for name, words in SAID.items():
-                if given.get(name):
-                    raise _refusal(words, name)
-            content = given.get("content")
-            for part in content if isinstance(content, list) else []:
-                kind = part.get("type") if isinstance(part, dict) else None
-                if isinstance(kind, str) and kind in PARTS:
-                    raise _refusal(PARTS[kind])
-            given = _without(given, tuple(SAID))
-        return given
+    def _refuse(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        if data.get("role") in ("tool", "function"):
+            raise _unsupported("tools are not supported")
+        for name, message in REFUSED_IN_MESSAGES.items():
+            if data.get(name):
+                raise _unsupported(message, name)
+        content = data.get("content")
+        for part in content if isinstance(content, list) else []:
+            kind = part.get("type") if isinstance(part, dict) else None
+            if isinstance(kind, str) and kind in REFUSED_PARTS:
+                raise _unsupported(REFUSED_PARTS[kind])
+        return _without(data, REFUSED_IN_MESSAGES)
 
 
 Messages = Annotated[list[Message], Field(min_length=1, fail_fast=True)]
@@ -213,7 +217,7 @@ class ChatRequest(RequestBody):
     )
     max_tokens: Count | None = Field(default=None, description="The longest response.")
     max_completion_tokens: Count | None = Field(default=None, description="The same.")
-    stop: Name | Annotated[list[Name], Field(max_length=4)] | None = Field(
+    stop: StopText | Annotated[list[StopText], Field(max_length=4)] | None = Field(
         default=None, description="Texts at which a response ends; they are not part of it."
     )
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = Field(
@@ -237,23 +241,31 @@ class ChatRequest(RequestBody):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        for name, words in REFUSED.items():
-            if name in given and given[name] not in NEUTRAL:
-                raise _refusal(words, name)
-        kind = given.get("response_format")
+    def _refuse(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        for name, message in REFUSED.items():
+            if name in data and data[name] not in NEUTRAL:
+                raise _unsupported(message, name)
+        kind = data.get("response_format")
         if isinstance(kind, dict) and kind.get("type") in ("json_object", "json_schema"):
-            raise _refusal("only text is written: response_format must be text", "response_format")
-        return _without(given, (*REFUSED, *IGNORED))
+            message = "only text is written: response_format must be text"
+            raise _unsupported(message, "response_format")
+        return _without(data, (*REFUSED, *IGNORED))
+
+    @model_validator(mode="after")
+    def _check_top_logprobs(self) -> ChatRequest:
+        if self.top_logprobs and not self.logprobs:
+            about = {"name": "top_logprobs"}
+            raise PydanticCustomError("needs", "top_logprobs needs logprobs: true", about)
+        return self
 
 
 class ScoreRequest(RequestBody):
     """Responses that exist already, to be scored."""
 
     messages: Messages
-    responses: Annotated[list[str | TokenIds], Field(min_length=1, fail_fast=True)] = Field(
+    responses: Annotated[list[Text | TokenIds], Field(min_length=1, fail_fast=True)] = Field(
         description="Texts, or lists of token ids, which are taken as they are."
     )
     model: Name | None = None
@@ -265,7 +277,7 @@ class LookRequest(RequestBody):
     """A response, of which it is asked where in the images it looked."""
 
     messages: Messages
-    response: str | TokenIds
+    response: Text | TokenIds
     model: Name | None = None
     source: Name | Annotated[list[Name], Field(fail_fast=True)] | None = None
     layers: (
@@ -277,12 +289,12 @@ class LookRequest(RequestBody):
     user: Name | None = None
 
 
-def _without(given: dict[Any, Any], names: tuple[str, ...]) -> dict[Any, Any]:
-    return {name: value for name, value in given.items() if name not in names}
+def _without(data: dict[Any, Any], names: Collection[str]) -> dict[Any, Any]:
+    return {name: value for name, value in data.items() if name not in names}
 
 
-def _refusal(words: str, name: str | None = None) -> PydanticCustomError:
-    return PydanticCustomError("unsupported", "{words}", {"words": words, "name": name})
+def _unsupported(message: str, name: str | None = None) -> PydanticCustomError:
+    return PydanticCustomError("unsupported", "{message}", {"message": message, "name": name})
 
 
 class Error(BaseModel):

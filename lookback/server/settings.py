@@ -1,4 +1,4 @@
-"""What a server is told when it starts: what requests ask for by default, and their limits."""
+"""Settings of a server: defaults of requests, their limits, and who may ask."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ KEY_VARIABLE = "LOOKBACK_API_KEY"
 
 @dataclass(frozen=True)
 class Defaults:
-    """What holds for a request that does not say otherwise.
+    """What holds for a request that does not say otherwise; as in the paper, where it says.
 
     Attributes:
         best_of: how many candidates are drawn.
         scorer: ranks them.
-        prune: ends the worst early, as for `Engine.sample`.
-        temperature: of the sampling; the paper's.
-        top_p: the nucleus; the paper's.
+        prune: as for `Engine.sample`.
         max_tokens: the longest response.
     """
 
@@ -69,21 +67,21 @@ class Limits:
 
 @dataclass(frozen=True)
 class Settings:
-    """All of it.
+    """All settings of a server.
 
     Attributes:
         defaults: of requests.
         limits: of requests.
-        names: what requests may call the model, the first of which answers name; the engine's own
-            name by default.
+        names: what requests may call the model; answers have the first. By default the engine's
+            own name.
         any_name: whether requests may call it anything.
-        api_key: what requests must bring; None for nothing.
+        api_key: what requests must bring; None for no key.
         allow_urls: whether images may be named by public http(s) addresses.
-        origins: pages of these origins may ask (CORS).
+        origins: whose pages may ask (CORS).
         prefixes: prompts whose keys are kept for others about the same images, where the engine can
             (`TransformersEngine.keep_prefixes`); vLLM has a cache of its own.
-        log_text: whether questions stand in the log.
-        hosts: the names that are answered to; None for any.
+        log_text: whether questions are logged.
+        hosts: the names that the server answers to; None for any.
 
     Raises:
         ValueError: a key, name or origin is one that no request can bring, or all do.
@@ -101,12 +99,11 @@ class Settings:
     hosts: tuple[str, ...] | None = LOCAL
 
     def __post_init__(self) -> None:
-        """Check what an unset variable, or a slip of the pen, makes of them."""
         # What is wrong with a key is not said by showing it: this may go to a log.
         if self.api_key is not None and not re.fullmatch(r"[!-~]+", self.api_key):
-            wrong = "has blanks, or other than ASCII characters," if self.api_key else "is empty"
+            why = "has blanks, or other than ASCII characters," if self.api_key else "is empty"
             raise ValueError(
-                f"--api-key (or {KEY_VARIABLE}) {wrong}: give letters, digits and signs, or leave "
+                f"--api-key (or {KEY_VARIABLE}) {why}: give letters, digits and signs, or leave "
                 "it out (unset it) to ask for no key"
             )
         for name in self.hosts or ():

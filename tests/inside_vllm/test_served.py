@@ -87,7 +87,7 @@ def test_who_goes_away_is_given_up_in_vllm(client, inside):
     for stream in (False, True):
         with connected(client, body | {"stream": stream}):
             until(lambda: _held(inside) > 0)
-        until(lambda: client.app.state.desk.at_work == 0)
+        until(lambda: client.app.state.scheduler.at_work == 0)
     assert "lookback_clients_gone_total 2.0" in client.get("/metrics").text
     until(lambda: _held(inside) == 0)
 

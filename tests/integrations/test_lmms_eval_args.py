@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,13 +10,14 @@ import pytest
 from PIL import Image
 
 from lookback.integrations.lmms_eval import manifest
-from lookback.integrations.lmms_eval.documents import (
+from lookback.integrations.lmms_eval.tasks import (
+    Log,
+    Settings,
     conversation_of,
     simple_conversation,
     source_of,
+    unsupported_kwargs,
 )
-from lookback.integrations.lmms_eval.log import Log
-from lookback.integrations.lmms_eval.settings import Settings, unheeded
 from lookback.registry import SettingError
 
 PAGE = Path(__file__).parents[2] / "docs" / "lmms-eval.md"
@@ -38,13 +38,13 @@ def test_numbers_given_as_texts_are_numbers():
     ("given", "said"),
     [
         ({"beauty": 1}, "model_args has 'beauty'; there are pretrained, engine, device, dtype"),
-        ({"n": "many"}, "n = 'many': must be a whole number"),
+        ({"n": "many"}, "n = 'many': Input should be a valid integer"),
         ({"n": 0}, "n = 0: must be at least 1"),
-        ({"n": 2.5}, "n = 2.5: must be a whole number"),
-        ({"n": True}, "n = True: must be a whole number"),
-        ({"batch_size": "auto"}, "batch_size = 'auto': must be a whole number"),
+        ({"n": 2.5}, "n = 2.5: Input should be a valid integer"),
+        ({"n": True}, "n = True: must not be True or False"),
+        ({"batch_size": "auto"}, "batch_size = 'auto': Input should be a valid integer"),
         ({"max_new_tokens": 0}, "max_new_tokens = 0: must be at least 1"),
-        ({"temperature": "hot"}, "temperature = 'hot': must be a number"),
+        ({"temperature": "hot"}, "temperature = 'hot': Input should be a valid number"),
         ({"temperature": 0}, "temperature = 0 draws one response 25 times"),
         ({"top_p": 2}, "top_p = 2.0: must be above 0"),
         ({"scorer": "beauty"}, "no scorer named 'beauty'"),
@@ -52,7 +52,10 @@ def test_numbers_given_as_texts_are_numbers():
         ({"scorer": "entropy", "alpha": 1}, "scorer 'entropy' has no setting 'alpha'"),
         ({"prune": "much"}, "prune = 'much': write half"),
         ({"prune": "16:12+8:6"}, "tokens must rise"),
-        ({"trust_remote_code": "perhaps"}, "must be True or False"),
+        (
+            {"trust_remote_code": "perhaps"},
+            "'perhaps': Input should be a valid boolean",
+        ),
     ],
 )
 def test_wrong_settings_are_named_before_a_model_is_loaded(given, said):
@@ -69,33 +72,33 @@ def test_a_log_is_not_written_over(tmp_path):
 
 
 def test_best_of_n_has_its_own_temperature_and_one_has_the_tasks():
-    drawn = Settings.of({}).drawing(TASK)
+    drawn = Settings.of({}).sampling(TASK)
     assert (drawn["n"], drawn["temperature"], drawn["top_p"]) == (25, 1.2, 0.9)
     assert drawn["max_new_tokens"] == 16
-    assert Settings.of({"temperature": 0.5}).drawing(TASK)["temperature"] == 0.5
+    assert Settings.of({"temperature": 0.5}).sampling(TASK)["temperature"] == 0.5
     one = Settings.of({"n": 1})
-    assert one.drawing(TASK)["temperature"] == 0
-    assert one.drawing({"do_sample": True, "top_k": 5})["temperature"] == 1
-    assert one.drawing({"do_sample": True, "top_k": 5})["top_k"] == 5
-    assert one.drawing({"temperature": 0.2, "top_p": 0.5})["top_p"] == 0.5
-    assert one.drawing({"temperature": 0.2, "do_sample": False})["temperature"] == 0
-    assert one.drawing({"temperature": 0, "top_p": 0})["top_p"] == 1
-    assert Settings.of({"n": 1, "temperature": 0.3}).drawing(TASK)["temperature"] == 0.3
+    assert one.sampling(TASK)["temperature"] == 0
+    assert one.sampling({"do_sample": True, "top_k": 5})["temperature"] == 1
+    assert one.sampling({"do_sample": True, "top_k": 5})["top_k"] == 5
+    assert one.sampling({"temperature": 0.2, "top_p": 0.5})["top_p"] == 0.5
+    assert one.sampling({"temperature": 0.2, "do_sample": False})["temperature"] == 0
+    assert one.sampling({"temperature": 0, "top_p": 0})["top_p"] == 1
+    assert Settings.of({"n": 1, "temperature": 0.3}).sampling(TASK)["temperature"] == 0.3
 
 
 def test_lengths_stops_and_beams():
     settings = Settings.of({})
-    assert settings.drawing({})["max_new_tokens"] == 256
-    assert settings.drawing({"max_gen_toks": 7})["max_new_tokens"] == 7
-    assert Settings.of({"max_new_tokens": 9}).drawing(TASK)["max_new_tokens"] == 9
-    assert settings.drawing({"until": ["\n\n", "", "Q:"]})["stop"] == ["Q:"]
-    assert settings.drawing({"until": "Q:"})["stop"] == ["Q:"]
+    assert settings.sampling({})["max_new_tokens"] == 256
+    assert settings.sampling({"max_gen_toks": 7})["max_new_tokens"] == 7
+    assert Settings.of({"max_new_tokens": 9}).sampling(TASK)["max_new_tokens"] == 9
+    assert settings.sampling({"until": ["\n\n", "", "Q:"]})["stop"] == ["Q:"]
+    assert settings.sampling({"until": "Q:"})["stop"] == ["Q:"]
     for none in ({"until": ["\n\n"]}, {"until": None}, {}):
-        assert settings.drawing(none)["stop"] is None
+        assert settings.sampling(none)["stop"] is None
     with pytest.raises(ValueError, match="num_beams = 3"):
-        settings.drawing({"num_beams": 3})
-    assert unheeded(TASK | {"repetition_penalty": 1.0, "until": []}) == {}
-    assert unheeded({"repetition_penalty": 1.2}) == {"repetition_penalty": 1.2}
+        settings.sampling({"num_beams": 3})
+    assert unsupported_kwargs(TASK | {"repetition_penalty": 1.0, "until": []}) == {}
+    assert unsupported_kwargs({"repetition_penalty": 1.2}) == {"repetition_penalty": 1.2}
 
 
 def test_pruning_is_judged_with_the_settings_that_choose():
@@ -163,9 +166,10 @@ def test_parts_that_cannot_be_shown_are_named(part, said):
 
 def test_the_page_has_every_setting_and_its_default():
     rows = dict(re.findall(r"^\| `(\w+)` \| ?`?([^|`]*?)`? ?\|", PAGE.read_text(), re.MULTILINE))
-    assert list(rows) == [field.name for field in fields(Settings)]
+    assert list(rows) == list(Settings.model_fields)
     told = {name: value for name, value in rows.items() if value}
-    known = {field.name: str(field.default) for field in fields(Settings) if field.default}
+    fields = Settings.model_fields.items()
+    known = {name: str(field.default) for name, field in fields if field.default}
     assert told == known
 
 

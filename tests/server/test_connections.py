@@ -14,8 +14,8 @@ from timeouts import HANG_SECONDS
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from lookback.server import connections
-from lookback.server.connections import CHUNKS, Connection
+from lookback.server import process
+from lookback.server.process import CHUNKS, Connection
 from lookback.server.settings import Limits, Settings
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -151,8 +151,8 @@ def test_a_request_that_never_ends_is_ended():
 def test_one_connection_too_many_ends_the_one_that_has_waited_for_longest(
     engine, monkeypatch, spare, hosts
 ):
-    monkeypatch.setattr(connections, "SPARE", spare)
-    monkeypatch.setattr(connections, "MOST", 3)
+    monkeypatch.setattr(process, "SPARE", spare)
+    monkeypatch.setattr(process, "MOST", 3)
     with serve(engine, in_flight=1, queue=0) as client, ExitStack() as stack:
         first, *others = (
             stack.enter_context(connection(client, f"127.0.0.{host}")) for host in hosts
@@ -163,7 +163,7 @@ def test_one_connection_too_many_ends_the_one_that_has_waited_for_longest(
 
 
 def test_requests_at_work_are_not_ended_for_another(engine, monkeypatch):
-    monkeypatch.setattr(connections, "SPARE", -1)
+    monkeypatch.setattr(process, "SPARE", -1)
     with serve(engine, in_flight=2, queue=1) as client, ExitStack() as stack:
         for name in "ab":
             stack.enter_context(connected(client, asked(name)))

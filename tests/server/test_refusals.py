@@ -43,12 +43,13 @@ CASES = {
     "top_p": ({"top_p": 0}, 400, "top_p"),
     "top_logprobs": ({"top_logprobs": 3}, 400, "top_logprobs"),
     "stop": ({"stop": ""}, 400, "stop"),
-    "stops": ({"stop": ["a"] * 5}, 400, None),
+    "stops": ({"stop": ["a"] * 5}, 400, "stop"),
+    "an empty stop": ({"stop": ["a", ""]}, 400, "stop[1]"),
     "scorer": ({"lookback": {"scorer": "lokback"}}, 400, "lookback.scorer"),
     "oracle": ({"lookback": {"scorer": "oracle"}}, 400, "lookback.scorer"),
     "setting": ({"lookback": {"scorer": "entropy", "alpha": 1}}, 400, "lookback.alpha"),
     "alpha": ({"lookback": {"alpha": -1}}, 400, "lookback.alpha"),
-    "prune": ({"lookback": {"prune": "third"}}, 400, None),
+    "prune": ({"lookback": {"prune": "third"}}, 400, "lookback.prune"),
     "schedule": ({"lookback": {"prune": [[8, 4], [4, 2]]}}, 400, "lookback.prune"),
     "source": ({"lookback": {"source": "image:3"}}, 400, "messages"),
     "no messages": ({"messages": []}, 400, "messages"),
@@ -132,6 +133,22 @@ def test_images_that_cannot_be_read(client, name):
     assert words in refused(chat(client, **body), status)["message"]
 
 
+@pytest.mark.parametrize(
+    ("content", "param"),
+    [
+        ({"a": 1}, "messages[0].content"),
+        ([{"type": "thing"}], "messages[0].content[0]"),
+        ([{"type": "text", "text": 5}], "messages[0].content[0].text"),
+        ([{"type": "text"}], "messages[0].content[0].text"),
+        ([{"type": "image_url", "image_url": {}}], "messages[0].content[0].image_url.url"),
+        ([{"type": "text", "text": "hi", "b": 1}], "messages[0].content[0].b"),
+    ],
+)
+def test_places_have_no_names_of_types(client, content, param):
+    body = {"messages": [{"role": "user", "content": content}]}
+    assert refused(chat(client, **body), 400)["param"] == param
+
+
 @pytest.mark.parametrize("body", ["", "{", "[1]", "NaN", '{"messages": NaN}', "[" * 5000])
 def test_what_is_no_json(client, body):
     headers = {"content-type": "application/json"}
@@ -173,7 +190,7 @@ def test_a_key_is_needed(strict):
     for key in ("Bearer s3cret", "bearer s3cret", "BEARER  s3cret"):
         answer = strict.get("/v1/models", headers={"authorization": key})
         assert answer.status_code == 200
-    for path in ("/health", "/ready"):
+    for path in ("/health", "/ready", "/docs", "/docs/assets/swagger-ui.css"):
         assert strict.get(path, headers={"authorization": ""}).status_code == 200
 
 

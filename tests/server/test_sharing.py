@@ -17,13 +17,12 @@ from timeouts import HANG_SECONDS
 
 from lookback.server import requests
 from lookback.server.app import make_app
-from lookback.server.dispatch import READERS, SHARE, Serving
+from lookback.server.dispatch import READERS, SHARE, GivenUp, Job, Service
 from lookback.server.errors import ApiError
-from lookback.server.metrics import Metrics
-from lookback.server.scheduler import Desk
+from lookback.server.guard import Metrics
+from lookback.server.scheduler import RequestScheduler
 from lookback.server.schema import ChatRequest
 from lookback.server.settings import Limits, Settings
-from lookback.server.task import GivenUp
 
 
 @pytest.fixture
@@ -47,8 +46,8 @@ def in_threads(client, names, **more):
     return found, threads
 
 
-def desk(client):
-    return client.app.state.desk
+def scheduler(client):
+    return client.app.state.scheduler
 
 
 def test_a_full_queue_refuses_and_the_others_are_answered(engine):
@@ -56,7 +55,7 @@ def test_a_full_queue_refuses_and_the_others_are_answered(engine):
         found, threads = in_threads(client, "abcde")
         for thread in threads:
             thread.start()
-        until(lambda: desk(client).waiting == 3)
+        until(lambda: scheduler(client).waiting == 3)
         refused = chat(client, **asked("f"))
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) >= 1
@@ -68,7 +67,7 @@ def test_a_full_queue_refuses_and_the_others_are_answered(engine):
             "abcde", 200
         )
         assert engine.most_at_once == 2
-        until(lambda: desk(client).at_work == 0)
+        until(lambda: scheduler(client).at_work == 0)
         assert 'lookback_requests_total{path="/v1/chat/completions",status="429"} 1.0' in (
             client.get("/metrics").text
         )
@@ -79,7 +78,7 @@ def test_work_stops_when_its_client_goes_away(engine):
         with connected(client, asked("gone")):
             until(lambda: engine.begun == ["gone"])
         until(lambda: engine.given_up == ["gone"])
-        until(lambda: desk(client).at_work == 0)
+        until(lambda: scheduler(client).at_work == 0)
         assert "lookback_clients_gone_total 1.0" in client.get("/metrics").text
 
 
@@ -89,7 +88,7 @@ def test_a_stream_stops_when_its_client_goes_away(engine):
             until(lambda: engine.begun == ["gone"])
             assert next(s.iter_lines()).startswith(": lookback ")
         until(lambda: engine.given_up == ["gone"])
-        until(lambda: desk(client).at_work == 0)
+        until(lambda: scheduler(client).at_work == 0)
 
 
 def test_who_waits_and_goes_away_leaves_the_line(engine):
@@ -97,10 +96,10 @@ def test_who_waits_and_goes_away_leaves_the_line(engine):
         found, threads = in_threads(client, "ab")
         for thread in threads:
             thread.start()
-        until(lambda: desk(client).at_work == 2)
+        until(lambda: scheduler(client).at_work == 2)
         with connected(client, asked("c")):
-            until(lambda: desk(client).waiting == 1)
-        until(lambda: desk(client).waiting == 0)
+            until(lambda: scheduler(client).waiting == 1)
+        until(lambda: scheduler(client).waiting == 0)
         engine.go.set()
         for thread in threads:
             thread.join()
@@ -161,7 +160,7 @@ async def answered(engine, sent, limits, after=None):
     scope |= {"headers": [(b"host", b"localhost"), (b"content-type", b"application/json")]}
     scope |= {"query_string": b"", "client": ("10.0.0.1", 1)}
     await app(scope, receive, send)
-    await happens(lambda: app.state.desk.at_work == 0)
+    await happens(lambda: app.state.scheduler.at_work == 0)
     return found
 
 
@@ -217,9 +216,9 @@ def test_an_end_finishes_what_is_at_work_and_sends_the_others_away(engine):
         found, threads = in_threads(client, "abcd")
         for thread in threads:
             thread.start()
-        until(lambda: desk(client).waiting == 2)
+        until(lambda: scheduler(client).waiting == 2)
         client.server.should_exit = True
-        until(lambda: desk(client).closed)
+        until(lambda: scheduler(client).closed)
         until(lambda: len(found) == 2)
         assert {answer.status_code for answer in found.values()} == {503}
         engine.go.set()
@@ -247,13 +246,13 @@ def test_ready_and_health(engine):
     with serve(engine) as client:
         assert client.get("/health").json() == {"status": "ok"}
         assert client.get("/ready").json() == {"status": "ready"}
-        desk(client).close()
+        scheduler(client).close()
         assert client.get("/ready").status_code == 503
         assert client.get("/health").status_code == 200
 
 
 def test_nothing_that_is_asked_is_logged(engine, caplog):
-    from lookback.server.process import LOG
+    from lookback.server.errors import LOG
 
     engine.go.set()
     LOG.propagate = True
@@ -375,7 +374,7 @@ class Crowd:
     def __init__(self, engine, **limits):
         settings = Settings(limits=Limits(**{"in_flight": 1, "queue": 2, **limits}))
         self.app, self.asked = make_app(engine, settings), {}
-        self.desk = self.app.state.desk
+        self.scheduler = self.app.state.scheduler
 
     async def ask(self, name, until, address="10.0.0.1", image=None, **more):
         """Ask, and go on once something is so."""
@@ -401,8 +400,8 @@ def test_one_client_does_not_fill_the_queue_for_the_others(engine, stream):
     async def work():
         crowd = Crowd(engine)
         await crowd.ask("a0", lambda: engine.begun == ["a0"], stream=stream)
-        await crowd.ask("a1", lambda: crowd.desk.waiting == 1, stream=stream)
-        await crowd.ask("a2", lambda: crowd.desk.waiting == 2, stream=stream)
+        await crowd.ask("a1", lambda: crowd.scheduler.waiting == 1, stream=stream)
+        await crowd.ask("a2", lambda: crowd.scheduler.waiting == 2, stream=stream)
         await crowd.ask("a3", lambda: crowd.refused() == {"a3"}, stream=stream)
         await crowd.ask(
             "b1", lambda: crowd.refused() == {"a3", "a2"}, address="10.0.0.2", stream=stream
@@ -420,9 +419,9 @@ def test_places_go_round_clients_first_and_then_their_users(engine):
     async def work():
         crowd = Crowd(engine, queue=9)
         await crowd.ask("first", lambda: engine.begun == ["first"])
-        await crowd.ask("a/x", lambda: crowd.desk.waiting == 1, user="x")
-        await crowd.ask("a/y", lambda: crowd.desk.waiting == 2, user="y")
-        await crowd.ask("b/x", lambda: crowd.desk.waiting == 3, address="10.0.0.2", user="x")
+        await crowd.ask("a/x", lambda: crowd.scheduler.waiting == 1, user="x")
+        await crowd.ask("a/y", lambda: crowd.scheduler.waiting == 2, user="y")
+        await crowd.ask("b/x", lambda: crowd.scheduler.waiting == 3, address="10.0.0.2", user="x")
         engine.go.set()
         await crowd.statuses()
         assert engine.ended == ["first", "a/x", "b/x", "a/y"]
@@ -434,8 +433,8 @@ def test_a_stream_that_waits_has_no_status_yet(engine):
     async def work():
         crowd = Crowd(engine)
         await crowd.ask("at work", lambda: engine.begun == ["at work"], stream=True)
-        await crowd.ask("waits", lambda: crowd.desk.waiting == 1, stream=True)
-        crowd.desk.close()
+        await crowd.ask("waits", lambda: crowd.scheduler.waiting == 1, stream=True)
+        crowd.scheduler.close()
         engine.go.set()
         assert await crowd.statuses() == {"at work": 200, "waits": 503}
 
@@ -445,11 +444,11 @@ def test_a_stream_that_waits_has_no_status_yet(engine):
 def test_a_stream_that_waits_too_long_has_a_status(engine):
     async def work():
         crowd = Crowd(engine, seconds=100)
-        crowd.desk.places = 0  # nobody ever gets a place
-        await crowd.ask("late", lambda: crowd.desk.waiting == 1, stream=True)
+        crowd.scheduler.places = 0  # nobody ever gets a place
+        await crowd.ask("late", lambda: crowd.scheduler.waiting == 1, stream=True)
         await pass_time(100)
         assert await crowd.statuses() == {"late": 504}
-        assert crowd.desk.waiting == 0
+        assert crowd.scheduler.waiting == 0
 
     run(work())
 
@@ -458,7 +457,7 @@ def test_a_watched_stream_hears_that_it_waits_and_that_it_lost_its_place(engine)
     async def work():
         crowd, watch = Crowd(engine, queue=1), {"watch": True, "best_of": 2}
         await crowd.ask("a0", lambda: engine.begun == ["a0"])
-        await crowd.ask("a1", lambda: crowd.desk.waiting == 1, stream=True, lookback=watch)
+        await crowd.ask("a1", lambda: crowd.scheduler.waiting == 1, stream=True, lookback=watch)
         await crowd.ask("a2", lambda: crowd.refused() == {"a2"}, stream=True, lookback=watch)
         await crowd.ask("b1", lambda: crowd.asked["a1"].done(), address="10.0.0.2")
         answer = crowd.asked["a1"].result()
@@ -486,8 +485,8 @@ def test_the_time_that_a_request_has_used_counts(engine):
     """Whoever took 101 of its 100 seconds to arrive has none left, however short the work."""
     engine.go.set()
     settings = Settings(limits=Limits(seconds=100))
-    desk = Desk(1, 1)
-    server = Serving(engine, settings, desk, Metrics(desk))
+    scheduler = RequestScheduler(1, 1)
+    service = Service(engine, settings, scheduler, Metrics(scheduler))
 
     async def receive():
         await asyncio.Event().wait()
@@ -495,7 +494,7 @@ def test_the_time_that_a_request_has_used_counts(engine):
     async def work(used):
         state = SimpleNamespace(client="10.0.0.1", began=-used)  # it is 0 now
         request = SimpleNamespace(state=state, receive=receive)
-        return await server.answer(request, None, server.work(), lambda: "answered")
+        return await Job(service, request, None).answer(lambda: "answered")
 
     assert run(work(99)) == "answered"
     with pytest.raises(ApiError) as late:

@@ -7,11 +7,10 @@ import pytest
 from server.serving import asked, chat, embedded, plain
 from toy_engine import ToyEngine
 
-from lookback.server.requests import ask_for_draw
-from lookback.server.responses import logprobs
+from lookback.server.requests import parse_chat_request
+from lookback.server.responses import Stream, logprobs, token_texts
 from lookback.server.schema import ChatRequest
 from lookback.server.settings import Settings
-from lookback.server.streams import Live, Stream, words_of
 from lookback.signals import SIGNALS, WRITING, Candidate, Signals
 
 DRAW = {"seed": 7, "temperature": 1.0, "top_p": 0.9, "max_tokens": 24}
@@ -149,7 +148,7 @@ def test_stop_texts_do_not_go_out(client):
     ],
 )
 def test_pieces_make_the_text(tokens, text):
-    assert "".join(words_of(candidate(tokens, text))) == text
+    assert "".join(token_texts(candidate(tokens, text))) == text
 
 
 def candidate(tokens, text, finish="end"):
@@ -160,12 +159,12 @@ def candidate(tokens, text, finish="end"):
 
 def test_a_character_that_is_not_whole_yet_does_not_go_out():
     request = ChatRequest(**asked(lookback={"best_of": 1}, logprobs=True))
-    live = Live(Stream({}, ask_for_draw(ToyEngine(), request, Settings()), False, False))
+    live = Stream({}, parse_chat_request(ToyEngine(), request, Settings())).live
     told = [
-        *live.heard([candidate(["A"], "A", WRITING)]),
-        *live.heard([candidate(["A", " \ufffd"], "A \ufffd", WRITING)]),
-        *live.heard([candidate(["A", "", " é"], "A é", WRITING)]),
-        *live.rest(candidate(["A", "", " é", "!"], "A é!")),
+        *live.update([candidate(["A"], "A", WRITING)]),
+        *live.update([candidate(["A", " \ufffd"], "A \ufffd", WRITING)]),
+        *live.update([candidate(["A", "", " é"], "A é", WRITING)]),
+        *live.finish(candidate(["A", "", " é", "!"], "A é!")),
     ]
     choices = [json.loads(line.removeprefix("data: "))["choices"][0] for line in told]
     assert [one["delta"]["content"] for one in choices] == ["", "A", " ", "é", "!"]

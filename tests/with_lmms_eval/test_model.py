@@ -102,5 +102,5 @@ def test_what_is_refused(three):
         ask(three, [0], {"num_beams": 4})
     with pytest.raises(ValueError, match="model_args has 'beauty'; there are pretrained, engine"):
         make("beauty=1")
-    with pytest.raises(ValueError, match="batch_size = 'auto': must be a whole number"):
+    with pytest.raises(ValueError, match="batch_size = 'auto': Input should be a valid integer"):
         make("n=2", batch_size="auto")

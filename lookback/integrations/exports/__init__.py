@@ -7,20 +7,21 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Format:
-    """One form that a run can be given.
+    """A format that a run can be written in.
 
     Attributes:
         name: what users call it.
-        about: a line on what it is.
-        module: that writes it.
-        takes: which of `OPTIONS` mean something to it.
-        defaults: what these are unless somebody says otherwise.
+        about: what it is.
+        module, function: what writes it.
+        takes: those of `OPTIONS` that it has.
+        defaults: of these; False otherwise.
         suffixes: how the file's name may end; empty if it may end as it likes.
     """
 
     name: str
     about: str
     module: str
+    function: str
     takes: tuple[str, ...]
     defaults: dict[str, bool] = field(default_factory=dict)
     suffixes: tuple[str, ...] = ()
@@ -30,18 +31,20 @@ OPTIONS = ("flat", "signals", "images")
 """What some formats take and others do not."""
 
 FORMATS = {
-    one.name: one
-    for one in (
+    form.name: form
+    for form in (
         Format(
             "jsonl",
             "a line of JSON per item with its candidates, or per candidate (--flat)",
-            "lookback.integrations.exports.jsonl",
+            "lookback.integrations.exports.base",
+            "write_jsonl",
             ("flat", "signals"),
         ),
         Format(
             "inspect",
             "a log of Inspect AI (.eval or .json) with the picks and how good they are",
             "lookback.integrations.exports.inspect_ai",
+            "write_log",
             ("signals", "images"),
             {"images": True},
             (".eval", ".json"),
@@ -50,6 +53,7 @@ FORMATS = {
             "hf-dataset",
             "a folder for datasets.load_dataset, with a card",
             "lookback.integrations.exports.hf_datasets",
+            "write_dataset",
             ("flat", "signals", "images"),
         ),
     )
@@ -58,11 +62,7 @@ FORMATS = {
 
 
 def get_format(name: str) -> Format:
-    """The format of that name.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Return the format of a name; raise ValueError if there is none."""
     if name not in FORMATS:
         raise ValueError(f"no export format named {name!r}; there are: {', '.join(FORMATS)}")
     return FORMATS[name]

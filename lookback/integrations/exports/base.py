@@ -1,4 +1,4 @@
-"""Export a run: formats, requests, items with their candidates; written whole or not at all."""
+"""Export a run: requests, items with their candidates, JSON lines; written whole or not at all."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import numpy as np
 
 from lookback.benchmarks.base import Item
 from lookback.conversations import Conversation
-from lookback.integrations.exports import FORMATS, get_format
+from lookback.integrations.exports import FORMATS, OPTIONS, get_format
 from lookback.io.json_values import finite, plain
 from lookback.io.storage import AnyPath
 from lookback.runs import Run
 from lookback.runs.again import Again
-from lookback.runs.layout import HEAD_COLUMNS, TEMPORARY, TOKEN_COLUMNS, RunError
+from lookback.runs.layout import HEAD_COLUMNS, TEMPORARY, TOKEN_COLUMNS, RunError, replacing
 from lookback.runs.part import Complete, by_shard, items_with_quality
 from lookback.scores.base import Scorer, best_first, get_scorer
 from lookback.signals import BY_LAYER
@@ -30,9 +30,8 @@ from lookback.studies.common.selection import outcome_of
 if TYPE_CHECKING:
     from lookback.engines.common.options import Progress
 
-
-OPTIONS = ("flat", "signals", "images")
-"""What some formats take and others do not."""
+Row = dict[str, Any]
+HASHED = "sha256:"
 
 
 @dataclass(frozen=True)
@@ -76,36 +75,39 @@ class Request:
 
     @property
     def size(self) -> int:
-        """How many candidates an item has at most."""
+        """The most candidates of an item."""
         return self.run.n if self.n is None else self.n
 
-    def settings_of(self, scorer: str) -> dict[str, Any]:
-        """What a scorer is used with: its own settings, the family's, those that were given."""
-        found, given = get_scorer(scorer), self.params.get(scorer, {})
-        if found.from_signals:
-            return found.defaults | found.settings(self.run.defaults, given)
-        name = self.run.recording(scorer, self.size)
-        return {} if name is None else self.run.recorded_settings(name)
+    def settings_of(self, name: str) -> dict[str, Any]:
+        """Return a scorer's settings: its own, the family's, those of this request."""
+        scorer = get_scorer(name)
+        if scorer.from_signals:
+            return scorer.defaults | scorer.settings(self.run.defaults, self.params.get(name, {}))
+        recording = self.run.recording(name, self.size)
+        return {} if recording is None else self.run.recorded_settings(recording)
 
 
 def shared_params(
     scorers: tuple[str, ...], alpha: float | None, lam: float | None
 ) -> dict[str, dict[str, float]]:
-    """`--alpha` and `--lam` for the scorers that are computed from signals and have them.
+    """Return `--alpha` and `--lam` for the scorers that are computed from signals and have them.
 
     Raises:
-        SettingError: none has one that was given.
+        SettingError: no scorer has one of them.
     """
-    given = {name: value for name, value in (("alpha", alpha), ("lam", lam)) if value is not None}
-    kinds = [one for one in map(get_scorer, scorers) if one.from_signals]
-    for name in given:
-        if kinds and not any(name in one.params for one in kinds):
-            kinds[0].check({name: given[name]})
-        elif not kinds:
+    params = {name: value for name, value in (("alpha", alpha), ("lam", lam)) if value is not None}
+    computed = [scorer for scorer in map(get_scorer, scorers) if scorer.from_signals]
+    for name, value in params.items():
+        if not computed:
             raise ValueError(
                 f"--{name} is LookBack's: the scores of {', '.join(scorers)} are recorded"
             )
-    return {one.name: {k: v for k, v in given.items() if k in one.params} for one in kinds}
+        if not any(name in scorer.params for scorer in computed):
+            computed[0].check({name: value})
+    return {
+        scorer.name: {name: value for name, value in params.items() if name in scorer.params}
+        for scorer in computed
+    }
 
 
 @dataclass(frozen=True)
@@ -129,16 +131,11 @@ class Written:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 
 def need(module: str, package: str, form: str) -> Any:
-    """The module of a library.
-
-    Raises:
-        ImportError: it is not installed; the message says what to do.
-    """
+    """Return the module of a library; raise ImportError that says what to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -151,13 +148,13 @@ def need(module: str, package: str, form: str) -> Any:
 
 @contextmanager
 def making_folder(path: AnyPath) -> Iterator[Path]:
-    """`with making_folder(path) as temporary`: fill it; on success it takes the path's place.
+    """Yield a temporary folder to fill, which is renamed to the path on success.
 
-    A kill leaves a folder beside it whose name begins with a dot and says what it is.
+    A killed process leaves it beside the path, with a name that begins with a dot.
 
     Raises:
         ValueError: the path is in an object store, where no folder can be renamed.
-        OSError: it cannot be written, or something has come to be there meanwhile.
+        OSError: it cannot be written, or the path exists by now.
     """
     if not isinstance(path, Path):
         raise ValueError(
@@ -179,88 +176,47 @@ def making_folder(path: AnyPath) -> Iterator[Path]:
         raise
 
 
-@dataclass
 class Tally:
-    """How many items and candidates there were, and the outcomes of each scorer.
+    """Counts items and candidates, and keeps the outcomes of each scorer.
 
-    Outcomes are of the items all of whose candidates have a quality.
+    Outcomes are of the items all of whose candidates, but for pruned ones, have a quality.
 
     Attributes:
-        scorers: those asked for, by name.
-        known: the positions of these items.
-        values: what was added, by scorer.
+        values: the outcomes, by scorer.
         items, failed, candidates: how many were added.
     """
 
-    scorers: dict[str, Scorer]
-    known: set[int]
-    values: dict[str, list[float]] = field(default_factory=dict)
-    items: int = 0
-    failed: int = 0
-    candidates: int = 0
-
-    @classmethod
-    def of(cls, request: Request) -> Tally:
-        """Nothing counted yet."""
-        scorers = {name: get_scorer(name) for name in request.scorers}
-        return cls(scorers, places_with_quality(request.run), {name: [] for name in scorers})
+    def __init__(self, request: Request) -> None:
+        self._scorers = [get_scorer(name) for name in request.scorers]
+        self.values: dict[str, list[float]] = {name: [] for name in request.scorers}
+        self.items = self.failed = self.candidates = 0
+        run, self._with_quality = request.run, set[int]()
+        if run.n:
+            judged = items_with_quality(Complete(run) if run.steered else run)
+            self._with_quality = set(judged.places.tolist())
 
     def add(self, entry: Entry) -> dict[str, float]:
-        """Count an item; the outcome of each scorer on it, nothing where no quality is known."""
+        """Count an item, and return the outcome of each scorer on it, if its quality is known."""
         self.items += 1
         self.failed += entry.item["error"] is not None
         self.candidates += len(entry.candidates)
-        if entry.item["item"] not in self.known:
+        if entry.item["item"] not in self._with_quality:
             return {}
-        found = {name: outcome(scorer, entry) for name, scorer in self.scorers.items()}
-        for name, value in found.items():
+        outcomes = {scorer.name: entry.outcome(scorer) for scorer in self._scorers}
+        for name, value in outcomes.items():
             self.values[name].append(value)
-        return found
+        return outcomes
 
     def means(self) -> dict[str, float | None]:
-        """The mean of each scorer's outcomes; None if no quality is known."""
+        """Return the mean of each scorer's outcomes; None if no quality is known."""
         return {name: float(np.mean(v)) if v else None for name, v in self.values.items()}
 
     def written(self, images: int | None = None, notes: tuple[str, ...] = ()) -> Written:
-        """What was written, if all that was added was."""
         return Written(self.items, self.failed, self.candidates, images, self.means(), notes)
-
-    def stderr(self, scorer: str) -> float:
-        """The standard error of its mean; 0 of one item, as Inspect has it."""
-        values = self.values[scorer]
-        return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
-
-
-def places_with_quality(run: Run) -> set[int]:
-    """The positions of the items all of whose candidates, but for pruned ones, have a quality."""
-    if not run.n:
-        return set()
-    return set(items_with_quality(Complete(run) if run.steered else run).places.tolist())
-
-
-def outcome(scorer: Scorer, entry: Entry) -> float:
-    """The quality of a scorer's pick, or its expectation where the scorer says so."""
-    quality = _row([one["quality"] for one in entry.candidates])
-    if scorer.needs == "truth" and not scorer.own:  # the best, even if it is an empty response
-        return float(np.nanmax(quality))
-    if scorer.expected is not None:
-        scores = _row([one["scores"][scorer.name] for one in entry.candidates])
-        return float(outcome_of(scorer, scores, quality)[0])
-    pick = entry.pick(scorer.name)
-    assert pick is not None  # an item whose quality is known has candidates
-    return float(np.nan if pick["quality"] is None else pick["quality"])
-
-
-def _row(values: list[float | None]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """(1, N), with NaN for what is not there."""
-    return np.array([[np.nan if value is None else value for value in values]], dtype=np.float64)
-
-
-HASHED = "sha256:"
 
 
 class Shown:
-    """The conversations of a run's items."""
+    """The conversations of a run's items, read again from the benchmark."""
 
     def __init__(self, run: Run) -> None:
         self._again = Again(run)
@@ -268,8 +224,9 @@ class Shown:
         self._places: dict[str, int] = dict(zip(names, places, strict=True))
 
     def of(self, row: Row) -> Conversation | str:
-        """What was asked of an item, with images (those of another item in a control with random
-        images); or why they cannot be had.
+        """Return what was asked of an item, with images; or why they cannot be had.
+
+        In a control with random images they are those of another item.
         """
         if self._again.reason:
             return self._again.reason
@@ -287,11 +244,7 @@ class Shown:
         return _difference(shown, row["messages"]) or shown
 
     def needed(self, row: Row) -> Conversation:
-        """The same.
-
-        Raises:
-            RunError: the images cannot be had.
-        """
+        """Return the same; raise RunError if the images cannot be had."""
         shown = self.of(row)
         if isinstance(shown, str):
             raise RunError(f"no image of {row['id']!r}: {shown}; --no-images goes without")
@@ -302,7 +255,7 @@ class Shown:
 
 
 def _difference(shown: Conversation, recorded: Any) -> str | None:
-    """Why this is not what was recorded; None if it is. (Format 1 recorded nothing.)"""
+    """Return why this is not what was recorded; None if it is, or if nothing was recorded."""
     if recorded is None:
         return None
     now, then = _parts(shown.to_json()), _parts(recorded)
@@ -317,10 +270,7 @@ def _difference(shown: Conversation, recorded: Any) -> str | None:
 
 
 def _parts(messages: Any) -> list[tuple[str, Any]]:
-    return [(one["type"], one[one["type"]]) for turn in messages for one in turn["content"]]
-
-
-Row = dict[str, Any]
+    return [(part["type"], part[part["type"]]) for turn in messages for part in turn["content"]]
 
 
 @dataclass(frozen=True)
@@ -338,28 +288,44 @@ class Entry:
     candidates: list[Row]
 
     def pick(self, scorer: str) -> Row | None:
-        """The candidate with the highest score; None of a failed item."""
-        return next((one for one in self.candidates if one["ranks"][scorer] == 1), None)
+        """Return the candidate with the highest score; None of a failed item."""
+        return next((row for row in self.candidates if row["ranks"][scorer] == 1), None)
+
+    def outcome(self, scorer: Scorer) -> float:
+        """Return the quality of a scorer's pick, or its expectation where the scorer says so."""
+        quality = _array([row["quality"] for row in self.candidates])
+        if scorer.needs == "truth" and not scorer.own:  # the best, even if it is an empty response
+            return float(np.nanmax(quality))
+        if scorer.expected is not None:
+            scores = _array([row["scores"][scorer.name] for row in self.candidates])
+            return float(outcome_of(scorer, scores, quality)[0])
+        pick = self.pick(scorer.name)
+        assert pick is not None  # an item whose quality is known has candidates
+        return float(np.nan if pick["quality"] is None else pick["quality"])
+
+
+def _array(values: list[float | None]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Return (1, N), with NaN for None."""
+    return np.array([values], dtype=np.float64)
 
 
 def entries(request: Request) -> Iterator[Entry]:
-    """All items of a run's complete shards, failed ones too, in the split's order."""
+    """Yield all items of a run's complete shards, failed ones too, in the split's order."""
     for part in by_shard(request.run):
         yield from _entries_of(part, request)
 
 
 def _entries_of(part: Run, request: Request) -> Iterator[Entry]:
-    found: dict[int, list[Row]] = {}
+    candidates: dict[int, list[Row]] = {}
     for row in _candidate_rows(part, request):
-        found.setdefault(row.pop("item"), []).append(row)
-    if found:
-        _add_scores(part, request, found)
+        candidates.setdefault(row.pop("item"), []).append(row)
+    if candidates:
+        _add_scores(part, request, candidates)
     for row in part.items.to_pylist():
-        yield Entry(_item(row), found.get(row["item"], []))
+        yield Entry(_item(row), candidates.get(row["item"], []))
 
 
 def _candidate_rows(part: Run, request: Request) -> list[Row]:
-    """The rows of a shard's candidates, in order."""
     tokens = (*TOKEN_COLUMNS, *((BY_LAYER,) if part.has_layers else ()))
     names = (*HEAD_COLUMNS, *(tokens if request.signals else ()))
     rows: list[Row] = part.table("candidates", names).to_pylist()
@@ -370,14 +336,14 @@ def _candidate_rows(part: Run, request: Request) -> list[Row]:
     return rows
 
 
-def _add_scores(part: Run, request: Request, found: dict[int, list[Row]]) -> None:
-    """Each scorer's score of each candidate, and its rank among those of its item."""
+def _add_scores(part: Run, request: Request, candidates: dict[int, list[Row]]) -> None:
+    """Add each scorer's score of each candidate, and its rank among those of its item."""
     tables = {
         name: part.scores(name, request.n, **request.params.get(name, {}))
         for name in request.scorers
     }
     for number, place in enumerate(part.places.tolist()):
-        rows = found[place]
+        rows = candidates[place]
         for row in rows:
             row["scores"], row["ranks"] = {}, {}
         for name, table in tables.items():
@@ -388,30 +354,22 @@ def _add_scores(part: Run, request: Request, found: dict[int, list[Row]]) -> Non
 
 
 def _item(row: Row) -> Row:
-    read = {name: _read(row[name]) for name in ("messages", "source", "truth")}
-    return {
-        "item": row["item"],
-        "id": row["id"],
-        "question": row["question"],
-        **read,
-        "image": row["image"],
-        "error": row["error"],
-    }
-
-
-def _read(text: str | None) -> Any:
-    """What JSON of a run says: numbers that are none are null, half characters U+FFFD."""
-    return None if text is None else plain(json.loads(text))
+    names = ("item", "id", "question", "messages", "source", "truth", "image", "error")
+    item = {name: row[name] for name in names}
+    for name in ("messages", "source", "truth"):
+        if item[name] is not None:
+            item[name] = plain(json.loads(item[name]))
+    return item
 
 
 def export(name: str, request: Request, progress: Progress, **options: bool | None) -> Written:
     """Write a run in a format, whole or not at all.
 
     Args:
-        name: of the format.
+        name: the format's.
         request: what is asked for.
-        progress: is told how many items are done.
-        options: those of `OPTIONS` that somebody gave; None is the format's own.
+        progress: called with (items done, of so many).
+        options: those of `OPTIONS` that are given; None for the format's own.
 
     Raises:
         FileExistsError: there is something at the output already.
@@ -420,10 +378,10 @@ def export(name: str, request: Request, progress: Progress, **options: bool | No
         RunError: the run has not what is asked for.
     """
     form = get_format(name)
-    given = {key: value for key, value in options.items() if value is not None}
-    for option in given:
-        if option not in form.takes and given[option]:
-            takers = ", ".join(one.name for one in FORMATS.values() if option in one.takes)
+    given = {option: value for option, value in options.items() if value is not None}
+    for option, value in given.items():
+        if value and option not in form.takes:
+            takers = ", ".join(other.name for other in FORMATS.values() if option in other.takes)
             raise ValueError(f"--{option} means nothing to {name}: it is for {takers}")
     if form.suffixes and request.out.suffix not in form.suffixes:
         ends = " or ".join(form.suffixes)
@@ -433,8 +391,32 @@ def export(name: str, request: Request, progress: Progress, **options: bool | No
             f"{str(request.out)!r} is there already and stays as it is: name another --out, or "
             "move it away"
         )
-    module: Any = importlib.import_module(form.module)
     settings: dict[str, Any] = {"insist": given.get("images") is True}
     settings |= {key: form.defaults.get(key, False) for key in OPTIONS} | given
-    written: Written = module.write(replace(request, **settings), progress)
+    write = getattr(importlib.import_module(form.module), form.function)
+    written: Written = write(replace(request, **settings), progress)
     return written
+
+
+def write_jsonl(request: Request, progress: Progress) -> Written:
+    """Write a line of JSON per item with its candidates, or per candidate."""
+    run, out, tally = request.run, request.out, Tally(request)
+    about = {"run": run.id, "model": run.model, "benchmark": run.benchmark}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(out) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+        for number, entry in enumerate(entries(request), start=1):
+            tally.add(entry)
+            lines = [about | entry.item | {"candidates": entry.candidates}]
+            if request.flat:
+                item = {name: value for name, value in entry.item.items() if name != "error"}
+                lines = [about | item | row for row in entry.candidates]
+            file.writelines(_to_json(line) + "\n" for line in lines)
+            progress(number, len(run.items))
+    return tally.written()
+
+
+def _to_json(data: Row) -> str:
+    try:
+        return json.dumps(data, ensure_ascii=False, allow_nan=False)
+    except ValueError:  # a signal that is not finite
+        return json.dumps(plain(data), ensure_ascii=False, allow_nan=False)

@@ -14,7 +14,7 @@ CLASSES = "lookback.integrations.lmms_eval.model"
 
 
 def manifest() -> Any:
-    """What lmms-eval's registry is told: the model's name and its two classes.
+    """Return what lmms-eval's registry needs: the model's name and its two classes.
 
     Raises:
         ImportError: there is no lmms-eval, or one that has no manifests yet.
@@ -31,7 +31,7 @@ def manifest() -> Any:
 
 
 def missing(error: ModuleNotFoundError) -> ImportError:
-    """What is said where lmms-eval is not there, or lacks something itself."""
+    """Return the error of a missing lmms-eval, or of one that lacks something itself."""
     if error.name == "lmms_eval":
         return ImportError("lmms-eval is not installed: pip install lmms-eval")
     return ImportError(f"lmms-eval cannot be used here, {error}: pip install --upgrade lmms-eval")

@@ -11,8 +11,10 @@ from lookback.runs import Run
 from lookback.scores.base import SCORERS
 from lookback.scores.formula import Array
 from lookback.studies.common.base import Result, Runs, study, title
+from lookback.studies.common.budgets import AVERAGE
 from lookback.studies.common.plots import heading, in_style, tiles
 from lookback.studies.common.selection import (
+    ENDS,
     GREEDY,
     ceilings,
     color_of,
@@ -25,6 +27,9 @@ from lookback.studies.common.selection import (
     titles,
 )
 from lookback.studies.common.tables import Cell, Table, mark_best
+
+NO_LEAD = {f"{name}{end}": np.nan for name in ("lead", "behind") for end in ENDS} | {"leader": ""}
+"""What the CSV has for single benchmarks: its leads are those of averages."""
 
 
 @study("main", paper="tab:main_results", title="Main", needs_quality=True)
@@ -39,16 +44,14 @@ def main(runs: Runs) -> Result:
     tables = []
     drawn = in_order(runs.largest)
     greedy = {run: other for run in drawn if (other := greedy_run(run, runs.own)) is not None}
-    answers = {run.id: greedy_outcome(run, other) for run, other in greedy.items()}
-    for model, group in groupby(drawn, key=lambda run: run.model):
-        found = method_rows(model, list(group), runs.budgets, answers)
-        rows += found
+    for model, found in outcome_rows(runs).items():
+        rows += [row if row["benchmark"] == AVERAGE else row | NO_LEAD for row in found]
         tables += [_table(model, found), _leads(model, found)]
     notes = [
         "Random is the expectation over picks, USC the mean over its runs. Intervals: 95 %, "
         "from 2,000 bootstrap samples of items.",
         *(
-            f"{title_of(GREEDY)} of {run.path.name}: {_source(answers[run.id], other)}."
+            f"{title_of(GREEDY)} of {run.path.name}: {_source(greedy_outcome(run, other), other)}."
             for run, other in greedy.items()
         ),
         *(
@@ -74,6 +77,17 @@ def main(runs: Runs) -> Result:
     return Result(rows, tables, _figure(rows), notes)
 
 
+def outcome_rows(runs: Runs) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of `method_rows` by model; `runs` are as `Study.prepare` returns them."""
+    drawn = in_order(runs.largest)
+    pairs = [(run, greedy_run(run, runs.own)) for run in drawn]
+    greedy = {run.id: greedy_outcome(run, other) for run, other in pairs if other is not None}
+    return {
+        model: method_rows(model, list(group), runs.budgets, greedy)
+        for model, group in groupby(drawn, key=lambda run: run.model)
+    }
+
+
 def _is_sampled(run: Run) -> bool:
     """Whether its answers were drawn at a temperature: neither given nor greedy themselves."""
     return bool((run.settings.get("sampling") or {}).get("temperature"))
@@ -89,10 +103,10 @@ def _source(greedy: Array, run: Run) -> str:
 def _table(model: str, rows: list[dict[str, Any]]) -> Table:
     """Methods by benchmarks and N; those that know the truth stand below, unmarked."""
     setups = list(
-        dict.fromkeys((r["benchmark"], r["N"]) for r in rows if r["benchmark"] != "Average")
+        dict.fromkeys((r["benchmark"], r["N"]) for r in rows if r["benchmark"] != AVERAGE)
     )
     if len(setups) > 1:  # of one it would say the same again
-        setups.append(("Average", 0))
+        setups.append((AVERAGE, 0))
     cells = {(r["method"], r["benchmark"], r["N"]): r for r in rows if np.isfinite(r["value"])}
     methods = list(dict.fromkeys(r["method"] for r in rows if np.isfinite(r["value"])))
     rivals = [m for m in methods if m not in ceilings()]
@@ -114,7 +128,7 @@ def _table(model: str, rows: list[dict[str, Any]]) -> Table:
 
 def _leads(model: str, rows: list[dict[str, Any]]) -> Table:
     """How far LookBack is ahead, averaged over benchmarks; samples are the same for both."""
-    cells = {(r["method"], r["N"]): r for r in rows if r["benchmark"] == "Average"}
+    cells = {(r["method"], r["N"]): r for r in rows if r["benchmark"] == AVERAGE}
     budgets = sorted({n for _, n in cells} - {0})
     budgets += [0] if len(budgets) > 1 else []  # of one N the average is the same again
     lines = []
@@ -128,8 +142,8 @@ def _leads(model: str, rows: list[dict[str, Any]]) -> Table:
             line.append(text)
         lines.append(line)
     ours = title_of("lookback")
-    header = [("", f"{ours}'s lead"), *(("", f"N={n}" if n else "Average") for n in budgets)]
-    benchmarks = list(dict.fromkeys(r["benchmark"] for r in rows if r["benchmark"] != "Average"))
+    header = [("", f"{ours}'s lead"), *(("", f"N={n}" if n else AVERAGE) for n in budgets)]
+    benchmarks = list(dict.fromkeys(r["benchmark"] for r in rows if r["benchmark"] != AVERAGE))
     where = f" on {benchmarks[0]}" if len(benchmarks) == 1 else ", mean over benchmarks"
     caption = f"{ours}'s lead with {model}{where}: points [95 % interval]."
     return Table(header, lines, caption)
@@ -145,7 +159,7 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
         here = [
             r
             for r in rows
-            if (r["model"], r["benchmark"], r["N"]) == (model, "Average", 0)
+            if (r["model"], r["benchmark"], r["N"]) == (model, AVERAGE, 0)
             and r["method"] not in ceilings()
         ]
         here.sort(key=lambda r: r["value"])

@@ -317,13 +317,17 @@ class Study:
             raise SettingError(
                 f"study {self.name!r} has no setting {min(unknown)!r}; it has: {known}"
             )
+        given = self.prepare(runs)
+        result = self._do(given, params or {})
+        notes = [*budget_notes(result.rows), *given.gain_notes(result.rows)]
+        return replace(result, notes=[*notes, *result.notes, *given.notes])
+
+    def prepare(self, runs: Sequence[Run]) -> Runs:
+        """Return the runs as the function is given them: whole candidates, of known quality."""
         given = (runs if isinstance(runs, Runs) else Runs(runs)).complete()
         if self.needs_quality:
             given = given.with_quality(self.name)
-        given = given.with_gains()
-        result = self._do(given, params or {})
-        said = [*budget_notes(result.rows), *given.gain_notes(result.rows)]
-        return replace(result, notes=[*said, *result.notes, *given.notes])
+        return given.with_gains()
 
     def _do(self, runs: Runs, params: Mapping[str, Any]) -> Result:
         """The function's result; what goes wrong in a user's own names it."""

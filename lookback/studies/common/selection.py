@@ -239,52 +239,52 @@ def method_rows(
     budgets: Callable[[Run], list[int]],
     greedy: Mapping[str, Array],
 ) -> list[dict[str, Any]]:
-    """The rows of one model: a method, benchmark and N each, then each method's averages.
+    """Return the rows of one model: a method, benchmark and N each, then each method's averages.
 
     Greedy decoding, where a run's id has outcomes of it, is a method whose outcome is the same at
-    every N.
+    every N. An average is over the benchmarks, of one N or (N = 0) of all.
 
-    An average is over the benchmarks, of one N or (N = 0) of all; `lead` is LookBack's over it,
-    `behind` that of the `leader`: the highest there, but for those that know the truth.
+    `lead` is LookBack's outcome minus the row's, `behind` that of the `leader`: the highest there,
+    but for scorers that know the truth. Their intervals are paired.
     """
-    # A seed per run: its methods and N see the same samples, other benchmarks samples of their own.
-    setups = [(seed, run, n) for seed, run in enumerate(runs) for n in budgets(run)]
-    rows: list[dict[str, Any]] = []
-    averages: dict[tuple[str, int], tuple[float, Array]] = {}
     methods = all_methods(runs)
     if any(run.id in greedy for run in runs):
         methods.insert(len(methods) - len(ceilings()), GREEDY)
+    # A seed per run: its methods and N see the same samples, other benchmarks samples of their own.
+    setups = [(seed, run, n) for seed, run in enumerate(runs) for n in budgets(run)]
+    outcomes: dict[tuple[str, str, int], tuple[float, Array]] = {}
+    averages: dict[tuple[str, str, int], tuple[float, Array]] = {}
     for method in methods:
-        found = []
         for seed, run, n in setups:
             values = np.full(1, np.nan)
             if method == GREEDY:
                 values = greedy.get(run.id, values)
             elif has_scores(run, method, n):
                 values = outcome(run, method, n)
-            found.append((n, percent(values), bootstrap_means(100 * values, seed)))
-            labels = {"model": model, "benchmark": title(run), "method": method, "N": n}
-            rows.append(labels | _numbers(*found[-1][1:]) | {"items": len(run.ids)})
-        for count in (*sorted({n for n, _, _ in found}), 0):
-            here = [(value, draws) for n, value, draws in found if count in (0, n)]
+            draws = bootstrap_means(100 * values, seed)
+            outcomes[method, title(run), n] = percent(values), draws
+        for count in (*sorted({n for *_, n in setups}), 0):
+            here = [outcomes[method, title(run), n] for _, run, n in setups if count in (0, n)]
             value = float(np.mean([one[0] for one in here]))
             if np.isfinite(value):
-                averages[method, count] = value, np.mean([one[1] for one in here], axis=0)
-    for (method, n), (value, draws) in averages.items():
-        leader = _leader({m: found[0] for (m, count), found in averages.items() if count == n})
-        labels = {"model": model, "benchmark": AVERAGE, "method": method, "N": n}
-        row = labels | _numbers(value, draws) | {"items": 0}
-        for name, other in (("lead", "lookback"), ("behind", leader)):
-            ours, our_draws = averages[other, n]
+                averages[method, AVERAGE, count] = value, np.mean([one[1] for one in here], axis=0)
+    outcomes |= averages
+    items = {title(run): len(run.ids) for run in runs} | {AVERAGE: 0}
+    rows = []
+    for (method, benchmark, n), (value, draws) in outcomes.items():
+        beside = {m: found for (m, *setup), found in outcomes.items() if setup == [benchmark, n]}
+        leader = _leader({m: found[0] for m, found in beside.items()})
+        row = {"model": model, "benchmark": benchmark, "method": method, "N": n}
+        row |= _numbers(value, draws) | {"items": items[benchmark]}
+        for name, (ours, our_draws) in (("lead", beside["lookback"]), ("behind", beside[leader])):
             row |= _numbers(ours - value, our_draws - draws, name, f"{name}_low", f"{name}_high")
         rows.append(row | {"leader": leader})
-    empty = dict.fromkeys((f"{name}{end}" for name in ("lead", "behind") for end in ENDS), np.nan)
-    return [row if "lead" in row else row | empty | {"leader": ""} for row in rows]
+    return rows
 
 
 def _leader(values: dict[str, float]) -> str:
-    """The first of the highest, but for those that know the truth."""
-    rivals = [method for method in values if method not in ceilings()]
+    """Return the first of the highest, but for scorers that know the truth."""
+    rivals = [m for m, value in values.items() if m not in ceilings() and np.isfinite(value)]
     return max(rivals, key=lambda method: values[method])
 
 

@@ -7,17 +7,9 @@ from typing import Any
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import ALPHAS, LAMBDAS
+from lookback.studies.common import plots
 from lookback.studies.common.base import Result, Runs, one_budget, study, title
 from lookback.studies.common.budgets import join_budgets
-from lookback.studies.common.plots import (
-    MUTED,
-    TWO_COLUMNS,
-    heading,
-    in_style,
-    label_end,
-    panels,
-    settle_labels,
-)
 from lookback.studies.common.selection import bootstrap_means, in_order, interval, sweep_items
 from lookback.studies.common.tables import Table, mark_best, rows_of_columns
 
@@ -75,21 +67,21 @@ def _table(found: list[tuple[Run, list[dict[str, Any]]]]) -> Table:
     return Table(header, rows_of_columns(names, columns), caption, "fig:ablation")
 
 
-@in_style
+@plots.in_style
 def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
     """A row per run: against alpha, and against lambda, on one scale."""
-    figure, axes = panels(len(found), 2, TWO_COLUMNS, height=1.6, sharey="row")
+    figure, axes = plots.panels(len(found), 2, plots.TWO_COLUMNS, height=1.6, sharey="row")
     for (run, rows), pair in zip(found, axes, strict=True):
-        pair[0].set_title(heading(f"{title(run)}, {run.model}"), loc="left")
+        pair[0].set_title(plots.heading(f"{title(run)}, {run.model}"), loc="left")
         pair[0].set_ylabel("per cent")
         for axis, varied, fixed in zip(pair, ("alpha", "lam"), ("lam", "alpha"), strict=True):
             for value, style in ((0, "--"), (run.defaults[fixed], "-")):
                 curve = [r for r in rows if r["varied"] == varied and r[fixed] == value]
                 _draw_curve(axis, curve, varied, style, f"{SYMBOLS[fixed]} = {value:g}")
-            axis.axvline(run.defaults[varied], color=MUTED, linestyle=":", linewidth=1)
+            axis.axvline(run.defaults[varied], color=plots.MUTED, linestyle=":", linewidth=1)
             axis.set_xlabel(SYMBOLS[varied])
             axis.margins(x=0.02)
-    settle_labels(figure)
+    plots.settle_labels(figure)
     return figure
 
 
@@ -99,4 +91,4 @@ def _draw_curve(axis: Any, curve: list[dict[str, Any]], varied: str, style: str,
     x, y, low, high = ([row[key] for row in curve] for key in (varied, "value", "low", "high"))
     axis.plot(x, y, style, marker=".", color=color)
     axis.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
-    label_end(axis, x, y, name, color)
+    plots.label_end(axis, x, y, name, color)

@@ -11,6 +11,7 @@ import numpy as np
 from lookback.benchmarks import english
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
+from lookback.studies.common import plots
 from lookback.studies.common import words as speech
 from lookback.studies.common.base import (
     Result,
@@ -30,15 +31,6 @@ from lookback.studies.common.layers import (
     analyse,
     name_of,
     parts_of,
-)
-from lookback.studies.common.plots import (
-    INK,
-    MUTED,
-    heading,
-    in_style,
-    label_end,
-    settle_labels,
-    tiles,
 )
 from lookback.studies.common.selection import bootstrap_means, in_order, interval
 from lookback.studies.common.tables import Cell, Table, rows_of_columns
@@ -208,12 +200,12 @@ def _number(value: float, form: str) -> str:
     return "-" if np.isnan(value) else form.format(value)
 
 
-@in_style
+@plots.in_style
 def _figure(found: list[Found]) -> Any:
     """Selection above, words, mentions below; a column per run."""
-    figure, axes = tiles(len(found), high=3, across=2, height=1.6, sharey="row")
+    figure, axes = plots.tiles(len(found), high=3, across=2, height=1.6, sharey="row")
     for number, (one, (top, middle, bottom)) in enumerate(zip(found, axes, strict=True)):
-        top.set_title(heading(f"{title(one.run)}, {one.run.model}"))
+        top.set_title(plots.heading(f"{title(one.run)}, {one.run.model}"))
         _draw_selection(top, one)
         _draw_words(middle, one)
         _draw_mentions(bottom, one)
@@ -224,7 +216,7 @@ def _figure(found: list[Found]) -> Any:
             if number % 2 == 0 or (axis is bottom and found[number - 1].aucs is None):
                 axis.set_ylabel(name)
                 axis.tick_params(labelleft=True)
-    settle_labels(figure)
+    plots.settle_labels(figure)
     return figure
 
 
@@ -241,13 +233,13 @@ def _draw(axis: Any, values: Any, ends: Any, name: str, color: str, style: str) 
         axis.vlines(x, low, high, color=color, linewidth=0.8)
     else:
         axis.fill_between(x, low, high, color=color, alpha=0.12, linewidth=0)
-    label_end(axis, x, values, name, color)
+    plots.label_end(axis, x, values, name, color)
 
 
 def _draw_level(axis: Any, value: float, name: str, color: str, style: str) -> None:
     """A line across, named at its right end."""
     axis.axhline(value, color=color, linestyle=style, linewidth=0.8)
-    label_end(axis, [axis.get_xlim()[1]], [value], name, color)
+    plots.label_end(axis, [axis.get_xlim()[1]], [value], name, color)
 
 
 def _draw_selection(axis: Any, one: Found) -> None:
@@ -264,24 +256,25 @@ def _draw_selection(axis: Any, one: Found) -> None:
         ends = [interval(bootstrap_means(value)) for value in values]
         _draw(axis, [value.mean() for value in values], ends, name, color, style)
     _draw_level(axis, one.outcomes[range(depth)].mean(), "all layers", ours, "--")
-    _draw_level(axis, one.outcomes["mean log p"].mean(), "mean log p", MUTED, ":")
+    _draw_level(axis, one.outcomes["mean log p"].mean(), "mean log p", plots.MUTED, ":")
 
 
 def _draw_words(axis: Any, one: Found) -> None:
-    looks = ((get_scorer("visual_lookback").color, ".-"), (MUTED, "s-"))
+    looks = ((get_scorer("visual_lookback").color, ".-"), (plots.MUTED, "s-"))
     for (name, values), (color, style) in zip(one.words.items(), looks, strict=True):
         _draw(axis, values[:-1], one.ends[name][:-1], name, color, style)
         axis.axhline(values[-1], color=color, linestyle="--", linewidth=0.8)
-    axis.axhline(0, color=INK, linewidth=0.6)
+    axis.axhline(0, color=plots.INK, linewidth=0.6)
 
 
 def _draw_mentions(axis: Any, one: Found) -> None:
     if one.aucs is None:
         words = "No AUC: this benchmark cannot tell\nright mentions from wrong ones."
-        axis.text(0.5, 0.5, words, transform=axis.transAxes, ha="center", va="center", color=MUTED)
+        look = {"ha": "center", "va": "center", "color": plots.MUTED}
+        axis.text(0.5, 0.5, words, transform=axis.transAxes, **look)
         axis.set_axis_off()
         return
     color = get_scorer("visual_lookback").color
     _draw(axis, one.aucs[:-1], one.ends["AUC"][:-1], "by layer", color, ".-")
     _draw_level(axis, one.aucs[-1], "all layers", color, "--")
-    _draw_level(axis, 0.5, "tells nothing", INK, "-")
+    _draw_level(axis, 0.5, "tells nothing", plots.INK, "-")

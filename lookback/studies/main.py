@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any
 
@@ -16,13 +17,18 @@ from lookback.studies.common.plots import heading, in_style, tiles
 from lookback.studies.common.selection import (
     ENDS,
     GREEDY,
+    all_methods,
+    bootstrap_means,
     ceilings,
     color_of,
     greedy_outcome,
     greedy_run,
+    has_scores,
     in_order,
-    method_rows,
+    interval,
+    outcome,
     paper_methods,
+    percent,
     title_of,
     titles,
 )
@@ -78,14 +84,73 @@ def main(runs: Runs) -> Result:
 
 
 def outcome_rows(runs: Runs) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of `method_rows` by model; `runs` are as `Study.prepare` returns them."""
+    """Return the rows of each model; `runs` are as `Study.prepare` returns them."""
     drawn = in_order(runs.largest)
     pairs = [(run, greedy_run(run, runs.own)) for run in drawn]
     greedy = {run.id: greedy_outcome(run, other) for run, other in pairs if other is not None}
     return {
-        model: method_rows(model, list(group), runs.budgets, greedy)
+        model: _method_rows(model, list(group), runs.budgets, greedy)
         for model, group in groupby(drawn, key=lambda run: run.model)
     }
+
+
+def _method_rows(
+    model: str,
+    runs: list[Run],
+    budgets: Callable[[Run], list[int]],
+    greedy: Mapping[str, Array],
+) -> list[dict[str, Any]]:
+    """Return the rows of one model: a method, benchmark and N each, then each method's averages.
+
+    Greedy decoding, where a run's id has outcomes of it, is a method whose outcome is the same at
+    every N. An average is over the benchmarks, of one N or (N = 0) of all.
+
+    `lead` is LookBack's outcome minus the row's, `behind` that of the `leader`: the highest there,
+    but for scorers that know the truth. Their intervals are paired.
+    """
+    methods = all_methods(runs)
+    if any(run.id in greedy for run in runs):
+        methods.insert(len(methods) - len(ceilings()), GREEDY)
+    # A seed per run: its methods and N see the same samples, other benchmarks samples of their own.
+    setups = [(seed, run, n) for seed, run in enumerate(runs) for n in budgets(run)]
+    outcomes: dict[tuple[str, str, int], tuple[float, Array]] = {}
+    averages: dict[tuple[str, str, int], tuple[float, Array]] = {}
+    for method in methods:
+        for seed, run, n in setups:
+            values = np.full(1, np.nan)
+            if method == GREEDY:
+                values = greedy.get(run.id, values)
+            elif has_scores(run, method, n):
+                values = outcome(run, method, n)
+            draws = bootstrap_means(100 * values, seed)
+            outcomes[method, title(run), n] = percent(values), draws
+        for count in (*sorted({n for *_, n in setups}), 0):
+            here = [outcomes[method, title(run), n] for _, run, n in setups if count in (0, n)]
+            value = float(np.mean([one[0] for one in here]))
+            if np.isfinite(value):
+                averages[method, AVERAGE, count] = value, np.mean([one[1] for one in here], axis=0)
+    outcomes |= averages
+    items = {title(run): len(run.ids) for run in runs} | {AVERAGE: 0}
+    rows = []
+    for (method, benchmark, n), (value, draws) in outcomes.items():
+        beside = {m: found for (m, *setup), found in outcomes.items() if setup == [benchmark, n]}
+        leader = _leader({m: found[0] for m, found in beside.items()})
+        row = {"model": model, "benchmark": benchmark, "method": method, "N": n}
+        row |= _numbers(value, draws) | {"items": items[benchmark]}
+        for name, (ours, our_draws) in (("lead", beside["lookback"]), ("behind", beside[leader])):
+            row |= _numbers(ours - value, our_draws - draws, name, f"{name}_low", f"{name}_high")
+        rows.append(row | {"leader": leader})
+    return rows
+
+
+def _leader(values: dict[str, float]) -> str:
+    """Return the first of the highest, but for scorers that know the truth."""
+    rivals = [m for m, value in values.items() if m not in ceilings() and np.isfinite(value)]
+    return max(rivals, key=lambda method: values[method])
+
+
+def _numbers(value: float, draws: Array, *names: str) -> dict[str, float]:
+    return dict(zip(names or ("value", "low", "high"), (value, *interval(draws)), strict=True))
 
 
 def _is_sampled(run: Run) -> bool:

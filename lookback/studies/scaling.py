@@ -10,18 +10,8 @@ import numpy as np
 
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
+from lookback.studies.common import plots
 from lookback.studies.common.base import Result, Runs, study, title
-from lookback.studies.common.plots import (
-    MARKERS,
-    add_legend,
-    heading,
-    in_style,
-    label_end,
-    line_styles,
-    settle_labels,
-    tiles,
-    whiskers,
-)
 from lookback.studies.common.selection import (
     bootstrap_means,
     in_order,
@@ -97,14 +87,15 @@ def _table(run: Run, rows: list[dict[str, Any]], methods: list[str], asked: Sequ
     return Table(header, lines, caption, "fig:N_Scaling", rules)
 
 
-@in_style
+@plots.in_style
 def _figure(found: Curves, methods: list[str]) -> Any:
     """A panel per run; lines are named where they end, those that are points alone in a legend."""
     most = max(len({row["method"] for row in rows}) for _, rows in found)
-    figure, axes = tiles(len(found), across=2, height=max(2.1, 0.13 * most + 0.9), sharey="row")
-    markers = dict(zip(filter(_scores_sets, methods), cycle(MARKERS[1:]), strict=False))
+    height = max(2.1, 0.13 * most + 0.9)
+    figure, axes = plots.tiles(len(found), across=2, height=height, sharey="row")
+    markers = dict(zip(filter(_scores_sets, methods), cycle(plots.MARKERS[1:]), strict=False))
     lines = ["lookback", *(method for method in methods if method != "lookback")]
-    looks, points = line_styles(lines), {}
+    looks, points = plots.line_styles(lines), {}
     for number, ((run, rows), (axis,)) in enumerate(zip(found, axes, strict=True)):
         last = max(row["N"] for row in rows)
         for method in dict.fromkeys(row["method"] for row in rows):
@@ -113,14 +104,14 @@ def _figure(found: Curves, methods: list[str]) -> Any:
                 points[method] = _draw_points(axis, here, markers.get(method, "o"))
             else:
                 _draw_line(axis, here, looks[method])
-        axis.set_title(heading(title(run), run.model))
+        axis.set_title(plots.heading(title(run), run.model))
         axis.set(xlabel="N", xticks=ticks_of_n(last), ylabel="" if number % 2 else "per cent")
         axis.margins(x=0.02)
     if points:
         named = [method for method in methods if method in points]
         handles = [points[method] for method in named]
-        add_legend(figure, "lower", handles, titles(named))
-    settle_labels(figure)
+        plots.add_legend(figure, "lower", handles, titles(named))
+    plots.settle_labels(figure)
     return figure
 
 
@@ -134,13 +125,13 @@ def _draw_line(axis: Any, rows: list[dict[str, Any]], look: dict[str, Any]) -> N
     )
     if ours:
         axis.fill_between(n, low, high, color=scorer.color, alpha=0.15, linewidth=0)
-    label_end(axis, n, values, scorer.title, scorer.color)
+    plots.label_end(axis, n, values, scorer.title, scorer.color)
 
 
 def _draw_points(axis: Any, rows: list[dict[str, Any]], marker: str) -> Any:
     """Those of a method that was asked about so many candidates at once, with whiskers."""
     n, values, low, high = ([row[key] for row in rows] for key in ("N", "value", "low", "high"))
-    whiskers(axis, n, values, low, high)
+    plots.whiskers(axis, n, values, low, high)
     color = get_scorer(rows[0]["method"]).color
     (drawn,) = axis.plot(n, values, linestyle="", marker=marker, color=color, zorder=4)
     return drawn

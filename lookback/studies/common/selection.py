@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,8 +15,7 @@ from lookback.runs.layout import RunError
 from lookback.scores.base import Scorer, get_scorer, scorers
 from lookback.scores.formula import Array, lookback_scores
 from lookback.signals import BY_LAYER
-from lookback.studies.common.base import StudyError, title
-from lookback.studies.common.budgets import AVERAGE
+from lookback.studies.common.base import StudyError
 
 GREEDY = "greedy"
 """One answer by greedy decoding: no scorer, but what a selection among N answers competes with."""
@@ -231,130 +230,6 @@ def interval(draws: Array) -> tuple[float, float]:
 def percent(values: Array) -> float:
     """The mean in per cent."""
     return 100 * float(np.mean(values))
-
-
-def method_rows(
-    model: str,
-    runs: list[Run],
-    budgets: Callable[[Run], list[int]],
-    greedy: Mapping[str, Array],
-) -> list[dict[str, Any]]:
-    """Return the rows of one model: a method, benchmark and N each, then each method's averages.
-
-    Greedy decoding, where a run's id has outcomes of it, is a method whose outcome is the same at
-    every N. An average is over the benchmarks, of one N or (N = 0) of all.
-
-    `lead` is LookBack's outcome minus the row's, `behind` that of the `leader`: the highest there,
-    but for scorers that know the truth. Their intervals are paired.
-    """
-    methods = all_methods(runs)
-    if any(run.id in greedy for run in runs):
-        methods.insert(len(methods) - len(ceilings()), GREEDY)
-    # A seed per run: its methods and N see the same samples, other benchmarks samples of their own.
-    setups = [(seed, run, n) for seed, run in enumerate(runs) for n in budgets(run)]
-    outcomes: dict[tuple[str, str, int], tuple[float, Array]] = {}
-    averages: dict[tuple[str, str, int], tuple[float, Array]] = {}
-    for method in methods:
-        for seed, run, n in setups:
-            values = np.full(1, np.nan)
-            if method == GREEDY:
-                values = greedy.get(run.id, values)
-            elif has_scores(run, method, n):
-                values = outcome(run, method, n)
-            draws = bootstrap_means(100 * values, seed)
-            outcomes[method, title(run), n] = percent(values), draws
-        for count in (*sorted({n for *_, n in setups}), 0):
-            here = [outcomes[method, title(run), n] for _, run, n in setups if count in (0, n)]
-            value = float(np.mean([one[0] for one in here]))
-            if np.isfinite(value):
-                averages[method, AVERAGE, count] = value, np.mean([one[1] for one in here], axis=0)
-    outcomes |= averages
-    items = {title(run): len(run.ids) for run in runs} | {AVERAGE: 0}
-    rows = []
-    for (method, benchmark, n), (value, draws) in outcomes.items():
-        beside = {m: found for (m, *setup), found in outcomes.items() if setup == [benchmark, n]}
-        leader = _leader({m: found[0] for m, found in beside.items()})
-        row = {"model": model, "benchmark": benchmark, "method": method, "N": n}
-        row |= _numbers(value, draws) | {"items": items[benchmark]}
-        for name, (ours, our_draws) in (("lead", beside["lookback"]), ("behind", beside[leader])):
-            row |= _numbers(ours - value, our_draws - draws, name, f"{name}_low", f"{name}_high")
-        rows.append(row | {"leader": leader})
-    return rows
-
-
-def _leader(values: dict[str, float]) -> str:
-    """Return the first of the highest, but for scorers that know the truth."""
-    rivals = [m for m, value in values.items() if m not in ceilings() and np.isfinite(value)]
-    return max(rivals, key=lambda method: values[method])
-
-
-def _numbers(value: float, draws: Array, *names: str) -> dict[str, float]:
-    return dict(zip(names or ("value", "low", "high"), (value, *interval(draws)), strict=True))
-
-
-WEIGHTS = np.linspace(0, 1, 11).round(1)
-"""Of the first scorer in a mix; the second has the rest."""
-
-
-def ranks_within(scores: Array) -> Array:
-    """(items, n): the rank of each candidate among its item's, from 1 for the lowest.
-
-    Equal ones share the mean of their ranks; what has no score has no rank.
-    """
-    below = (scores[:, None, :] < scores[:, :, None]).sum(2)
-    equal = (scores[:, None, :] == scores[:, :, None]).sum(2)
-    return np.where(np.isnan(scores), np.nan, below + (equal + 1) / 2)
-
-
-def standardised(scores: Array) -> Array:
-    """(items, n): less the item's mean, over its standard deviation; 0 where all are equal."""
-    known = np.isfinite(scores)
-    count = np.maximum(known.sum(1, keepdims=True), 1)
-    mean = np.where(known, scores, 0.0).sum(1, keepdims=True) / count
-    apart = np.where(known, scores - mean, 0.0)
-    spread = np.sqrt((apart**2).sum(1, keepdims=True) / count)
-    even = spread <= 1e-12 * np.maximum(1.0, np.abs(mean))
-    found = np.where(even, 0.0, apart / np.where(even, 1.0, spread))
-    return np.where(known, found, np.nan)
-
-
-def mixed_outcomes(first: Array, second: Array, quality: Array) -> Array:
-    """(items, weights): the quality of what each mix of two scorers picks.
-
-    At the ends it is what each of them picks by itself, ties and all.
-    """
-    a, b = standardised(first), standardised(second)
-    mixes = [second, *(w * a + (1 - w) * b for w in WEIGHTS[1:-1]), first]
-    return np.stack([quality_of_picks(mix, quality) for mix in mixes], 1)
-
-
-class Combination:
-    """What two scorers are worth together, in per cent, an item each.
-
-    Attributes:
-        alone: (items, 2), each by itself.
-        better: (items,), the better of the two on the other half of the items.
-        ranks: (items,), by the mean of their ranks.
-        grid: (items, weights), by each mix.
-        mix: (items,), by the mix that is best on the other half.
-        weight: the first scorer's mean weight in it.
-    """
-
-    def __init__(self, run: Run, n: int, first: str, second: str, splits: int, seed: int) -> None:
-        self.run, self.n, self.names = run, n, (first, second)
-        scores = [run.scores(name, n) for name in self.names]
-        quality = 100 * run.quality(n)
-        self.alone = np.stack([quality_of_picks(one, quality) for one in scores], 1)
-        ranks = ranks_within(scores[0]) + ranks_within(scores[1])
-        self.ranks = quality_of_picks(ranks, quality)
-        self.grid = mixed_outcomes(scores[0], scores[1], quality)
-        self.better, _ = choose_on_other_half(self.alone, splits, seed)
-        self.mix, counts = choose_on_other_half(self.grid, splits, seed)
-        self.weight = float(counts @ WEIGHTS / counts.sum())
-
-    def gain(self, name: str) -> Array:
-        """(items,), in points over the better of the two alone."""
-        return np.asarray(getattr(self, name) - self.better)
 
 
 def choose_on_other_half(values: Array, splits: int, seed: int) -> tuple[Array, NDArray[np.intp]]:

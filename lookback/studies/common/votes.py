@@ -13,16 +13,8 @@ from lookback.annotation.cases import KEY, Key, read_key
 from lookback.annotation.votes import FILE, MAGIC, Vote, read_jsonl, read_sqlite
 from lookback.runs import Run
 from lookback.scores.formula import Array
+from lookback.studies.common import plots
 from lookback.studies.common.base import StudyError, title
-from lookback.studies.common.plots import (
-    INK,
-    PALE,
-    SMALL,
-    TWO_COLUMNS,
-    add_legend,
-    in_style,
-    panels,
-)
 from lookback.studies.common.selection import interval, item_counts, picks
 
 
@@ -245,7 +237,7 @@ class Named(Protocol):
         """As #rrggbb."""
 
 
-@in_style
+@plots.in_style
 def verdict_bars(groups: Mapping[str, Array], first: Named, second: Named, xlabel: str) -> Any:
     """A figure of a bar per group.
 
@@ -257,16 +249,16 @@ def verdict_bars(groups: Mapping[str, Array], first: Named, second: Named, xlabe
         first, second: the scorers.
         xlabel: per cent of what.
     """
-    figure, axes = panels(1, 1, TWO_COLUMNS, height=0.36 * len(groups) + 0.8)
+    figure, axes = plots.panels(1, 1, plots.TWO_COLUMNS, height=0.36 * len(groups) + 0.8)
     axis, left = axes[0, 0], np.zeros(len(groups))
     labels = (f"{first.title} better", "Tie", f"{second.title} better")
-    colors = (first.color, PALE, DARK if second.color == first.color else second.color)
+    colors = (first.color, plots.PALE, DARK if second.color == first.color else second.color)
     totals = np.array([100 * one.sum(axis=0) / one.sum() for one in groups.values()])  # (groups, 3)
     for width, label, color in zip(totals.T, labels, colors, strict=True):
         bars = axis.barh(list(groups), width, left=left, height=0.5, color=color, label=label)
         words = [f"{w:.0f} %" if w >= 6 else "" for w in width]
-        ink = INK if color == PALE else "white"
-        axis.bar_label(bars, words, label_type="center", fontsize=SMALL, color=ink)
+        ink = plots.INK if color == plots.PALE else "white"
+        axis.bar_label(bars, words, label_type="center", fontsize=plots.SMALL, color=ink)
         left += width
     for number, counts in enumerate(groups.values()):
         _draw_interval(axis, number - 0.36, counts, 1, colors[0])
@@ -274,7 +266,7 @@ def verdict_bars(groups: Mapping[str, Array], first: Named, second: Named, xlabe
     axis.set(xlabel=xlabel, xlim=(0, 100))
     axis.grid(visible=False)
     axis.invert_yaxis()
-    add_legend(figure, "upper", *axis.get_legend_handles_labels())
+    plots.add_legend(figure, "upper", *axis.get_legend_handles_labels())
     return figure
 
 

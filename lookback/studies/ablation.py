@@ -10,7 +10,7 @@ from lookback.scores.formula import ALPHAS, LAMBDAS
 from lookback.studies.common import plots
 from lookback.studies.common.base import Result, Runs, one_budget, study, title
 from lookback.studies.common.budgets import join_budgets
-from lookback.studies.common.selection import bootstrap_means, in_order, interval, sweep_items
+from lookback.studies.common.selection import estimate, in_order, sweep_items
 from lookback.studies.common.tables import Table, mark_best, rows_of_columns
 
 SYMBOLS = {"alpha": "α", "lam": "λ"}
@@ -46,10 +46,9 @@ def _curves(run: Run, n: int) -> list[dict[str, Any]]:
     labels = {"model": run.model, "benchmark": title(run), "N": n}
     rows = []
     for varied, a, lam in points:
-        here = 100 * values[:, alphas.index(a), lams.index(lam)]
-        low, high = interval(bootstrap_means(here))
-        numbers = {"value": float(here.mean()), "low": low, "high": high, "items": len(run.ids)}
-        rows.append(labels | {"varied": varied, "alpha": a, "lam": lam} | numbers)
+        numbers = estimate(100 * values[:, alphas.index(a), lams.index(lam)])
+        row = labels | {"varied": varied, "alpha": a, "lam": lam}
+        rows.append(row | numbers | {"items": len(run.ids)})
     return rows
 
 

@@ -19,10 +19,9 @@ from lookback.steering.pruning import check_schedule
 from lookback.studies.common import plots
 from lookback.studies.common.base import Result, Runs, StudyError, study, title
 from lookback.studies.common.selection import (
-    bootstrap_means,
     choices_of_other_half,
+    estimate,
     in_order,
-    interval,
     picks,
     quality_of_picks,
 )
@@ -177,16 +176,12 @@ def _row(run: Run, n: int, point: Point, whole: list[Point]) -> dict[str, Any]:
     cost, full = float(point.tokens.mean()), float(whole[-1].tokens.mean())
     same = next((p for p in whole if p.tokens.mean() >= cost - 1e-9), whole[-1])
     of = int(point.schedule) if point.method == BEST_OF else n
-    low, high = interval(bootstrap_means(point.values))
     row = {"model": run.model, "benchmark": title(run), "N": of, "method": point.method}
     row |= {"judge": point.judge, "schedule": point.schedule, "items": len(point.values)}
-    row |= {"tokens": cost, "share": cost / full, "value": float(point.values.mean())}
-    row |= {"low": low, "high": high, "same_pick": float(point.same.mean())}
-    row["same_tokens_n"] = int(same.schedule)
+    row |= {"tokens": cost, "share": cost / full} | estimate(point.values)
+    row |= {"same_pick": float(point.same.mean()), "same_tokens_n": int(same.schedule)}
     for name, other in (("over_all", whole[-1]), ("over_same", same)):
-        gain = point.values - other.values
-        ends = interval(bootstrap_means(gain))
-        row |= {name: float(gain.mean()), f"{name}_low": ends[0], f"{name}_high": ends[1]}
+        row |= estimate(point.values - other.values, name)
     return row
 
 

@@ -32,7 +32,7 @@ from lookback.studies.common.layers import (
     name_of,
     parts_of,
 )
-from lookback.studies.common.selection import bootstrap_means, in_order, interval
+from lookback.studies.common.selection import bootstrap_means, estimate, in_order, interval
 from lookback.studies.common.tables import Cell, Table, rows_of_columns
 
 NOTES = [
@@ -110,12 +110,8 @@ def _selection(one: Found) -> list[dict[str, Any]]:
     """A row per stretch of layers, and for the choice and the references."""
     rows = []
     for what, values in one.outcomes.items():
-        gain = one.gain(what)
-        low, high = interval(bootstrap_means(values))
-        gain_low, gain_high = interval(bootstrap_means(gain))
-        row = _row(one, "outcome", what, value=float(values.mean()), low=low, high=high)
-        row |= {"gain": float(gain.mean()), "gain_low": gain_low, "gain_high": gain_high}
-        rows.append(row)
+        numbers = estimate(values) | estimate(one.gain(what), "gain")
+        rows.append(_row(one, "outcome", what, **numbers))
     return rows
 
 

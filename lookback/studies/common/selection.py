@@ -227,6 +227,16 @@ def interval(draws: Array) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def estimate(values: Array, name: str = "value", seed: int = 0) -> dict[str, float]:
+    """Return the mean over items and its 95 % interval, as a row of a tidy table has them.
+
+    The interval of a "value" is called low and high, that of another name name_low and name_high.
+    """
+    low, high = interval(bootstrap_means(values, seed))
+    prefix = "" if name == "value" else f"{name}_"
+    return {name: float(values.mean()), f"{prefix}low": low, f"{prefix}high": high}
+
+
 def percent(values: Array) -> float:
     """The mean in per cent."""
     return 100 * float(np.mean(values))

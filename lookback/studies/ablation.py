@@ -24,15 +24,15 @@ def ablation(runs: Runs, n: int | None = None) -> Result:
         runs: the reported setting is each run's own.
         n: the first n candidates, or all of a smaller run; by default the N of all studies.
     """
-    found = [(run, _curves(run, one_budget(runs, run, n))) for run in in_order(runs.largest)]
-    rows = [row for _, here in found for row in here]
+    curves = [(run, _curves(run, one_budget(runs, run, n))) for run in in_order(runs.largest)]
+    rows = [row for _, here in curves for row in here]
     notes = [
         "Dashed: the other setting is 0. Dotted: the reported value of the one that varies.",
         "With both at 0 the score is mean log p.",
         "Bands: 95 %, from 2,000 bootstrap samples of items, each curve by itself. All curves have "
         "the same items, so that a difference can be surer than bands that overlap suggest.",
     ]
-    return Result(rows, [_table(found)], _figure(found), notes)
+    return Result(rows, [_table(curves)], _figure(curves), notes)
 
 
 def _curves(run: Run, n: int) -> list[dict[str, Any]]:
@@ -52,25 +52,25 @@ def _curves(run: Run, n: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _table(found: list[tuple[Run, list[dict[str, Any]]]]) -> Table:
+def _table(curves: list[tuple[Run, list[dict[str, Any]]]]) -> Table:
     """With and without each part, a column per run."""
     columns = []
-    for run, rows in found:
+    for run, rows in curves:
         values = {(r["alpha"], r["lam"]): r["value"] for r in rows}
         alpha, lam = run.defaults["alpha"], run.defaults["lam"]
         columns.append(mark_best([values[p] for p in ((0, 0), (alpha, 0), (0, lam), (alpha, lam))]))
     names = ("neither (mean log p)", "α alone", "λ alone", "both, as reported")
-    header = [("", "Part"), *((run.model, title(run)) for run, _ in found)]
-    budgets = join_budgets(rows[0]["N"] for _, rows in found)
+    header = [("", "Part"), *((run.model, title(run)) for run, _ in curves)]
+    budgets = join_budgets(rows[0]["N"] for _, rows in curves)
     caption = f"What α and λ add, each at its reported value; per cent at N = {budgets}."
     return Table(header, rows_of_columns(names, columns), caption, "fig:ablation")
 
 
 @plots.in_style
-def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
+def _figure(curves: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
     """A row per run: against alpha, and against lambda, on one scale."""
-    figure, axes = plots.panels(len(found), 2, plots.TWO_COLUMNS, height=1.6, sharey="row")
-    for (run, rows), pair in zip(found, axes, strict=True):
+    figure, axes = plots.panels(len(curves), 2, plots.TWO_COLUMNS, height=1.6, sharey="row")
+    for (run, rows), pair in zip(curves, axes, strict=True):
         pair[0].set_title(plots.heading(f"{title(run)}, {run.model}"), loc="left")
         pair[0].set_ylabel("per cent")
         for axis, varied, fixed in zip(pair, ("alpha", "lam"), ("lam", "alpha"), strict=True):

@@ -107,26 +107,26 @@ def budget(runs: Runs, share: float = 0.5, splits: int = 20, seed: int = 0) -> R
         tables.append(_table(run, n, here))
         drawn.append((run, here))
     count = len({row["schedule"] for row in rows if row["method"] == PRUNED})
-    told = [note.format(count=count, share=share, splits=splits) for note in NOTES]
-    return Result(rows, tables, _figure(drawn), [*told, *notes])
+    explanations = [note.format(count=count, share=share, splits=splits) for note in NOTES]
+    return Result(rows, tables, _figure(drawn), [*explanations, *notes])
 
 
 def _best_of(run: Run, n: int) -> list[Point]:
     """A point per N."""
     scores, quality = run.scores("lookback", n), 100 * run.quality(n)
-    drawn, found = tokens_drawn(run), []
+    drawn, points = tokens_drawn(run), []
     for k in range(1, n + 1):
         values = quality_of_picks(scores[:, :k], quality[:, :k])
         tokens = np.asarray(np.nansum(drawn[:, :k], axis=1))
         same = (picks(scores[:, :k]) == picks(scores)).astype(np.float64)
-        found.append(Point(BEST_OF, "", str(k), values, tokens, same))
-    return found
+        points.append(Point(BEST_OF, "", str(k), values, tokens, same))
+    return points
 
 
 def _pruned(run: Run, n: int) -> list[Point]:
     """A point per judge and schedule."""
     scores, quality = run.scores("lookback", n), 100 * run.quality(n)
-    drawn, found = tokens_drawn(run)[:, :n], []
+    drawn, points = tokens_drawn(run)[:, :n], []
     for judge in JUDGES:
         until = prefix_scores(run, judge, CHECKPOINTS)
         until = {tokens: values[:, :n] for tokens, values in until.items()}
@@ -136,24 +136,24 @@ def _pruned(run: Run, n: int) -> list[Point]:
             values = quality_of_picks(left, quality)
             tokens = tokens_left(drawn, pruned)
             same = (picks(left) == picks(scores)).astype(np.float64)
-            found.append(Point(PRUNED, judge, schedule_text(schedule), values, tokens, same))
-    return found
+            points.append(Point(PRUNED, judge, schedule_text(schedule), values, tokens, same))
+    return points
 
 
 def _choose(points: list[Point], share: float, splits: int, seed: int) -> list[Point]:
     """For each judge the schedule that the other half of the items would choose."""
     full = _full(points).tokens.mean()
-    found = []
+    chosen = []
     for judge in JUDGES:
         cheap = [p for p in points if p.judge == judge and p.tokens.mean() <= share * full]
         if not cheap:
             return []
         numbers = [np.stack([getattr(p, name) for p in cheap], 1) for name in NUMBERS]
-        given, counts = choices_of_other_half(numbers[0], splits, seed)
+        shares, counts = choices_of_other_half(numbers[0], splits, seed)
         most = cheap[int(counts.argmax())].schedule
-        held_out = [np.asarray((given * one).sum(axis=1)) for one in numbers]
-        found.append(Point(CHOSEN, judge, f"mostly {most}", *held_out))
-    return found
+        held_out = [np.asarray((shares * number).sum(axis=1)) for number in numbers]
+        chosen.append(Point(CHOSEN, judge, f"mostly {most}", *held_out))
+    return chosen
 
 
 def _full(points: list[Point]) -> Point:
@@ -219,10 +219,10 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 @plots.in_style
-def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
+def _figure(drawn: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
     """A panel per run: best of N with its band, a dot per schedule, those chosen large."""
-    figure, axes = plots.tiles(len(found), across=2, height=2.6)
-    for number, ((run, rows), (axis,)) in enumerate(zip(found, axes, strict=True)):
+    figure, axes = plots.tiles(len(drawn), across=2, height=2.6)
+    for number, ((run, rows), (axis,)) in enumerate(zip(drawn, axes, strict=True)):
         line = [row for row in rows if row["method"] == BEST_OF]
         x, y, low, high = ([r[key] for r in line] for key in ("tokens", "value", "low", "high"))
         axis.plot(x, y, color=plots.INK, linewidth=1.5)
@@ -258,12 +258,14 @@ def _draw_judge(axis: Any, rows: list[dict[str, Any]], marker: str) -> None:
 
 def schedules(n: int) -> list[Schedule]:
     """The schedules that are compared for n candidates: "half" first, then of one and of two."""
-    found = [check_schedule("half", n)]
-    found += [((tokens, n // part),) for tokens in CHECKPOINTS for part in PARTS]
+    choices = [check_schedule("half", n)]
+    choices += [((tokens, n // part),) for tokens in CHECKPOINTS for part in PARTS]
     for first, second in combinations(CHECKPOINTS, 2):
-        found += [((first, n // part), (second, n // (2 * part))) for part in PARTS[:2]]
-    kept = [one for one in dict.fromkeys(found) if all(keep > 0 for _, keep in one)]
-    return [one for one in kept if one[0][1] < n]
+        choices += [((first, n // part), (second, n // (2 * part))) for part in PARTS[:2]]
+    kept = [
+        schedule for schedule in dict.fromkeys(choices) if all(keep > 0 for _, keep in schedule)
+    ]
+    return [schedule for schedule in kept if schedule[0][1] < n]
 
 
 def schedule_text(schedule: Schedule) -> str:
@@ -281,14 +283,14 @@ def prefix_scores(run: Run, scorer: str, tokens: Iterable[int]) -> dict[int, Arr
     """By tokens, (items, n): the scores of what the candidates said until then."""
     flat = run.signals()
     place = np.concatenate([np.empty(0), *map(np.arange, run.lengths)])  # of each token
-    found = {}
+    scores = {}
     for count in tokens:
         kept = place < count
         log_prob, lookback, certainty, entropy = (flat[name][kept] for name in SIGNALS)
         lengths, texts = np.minimum(run.lengths, count), ("",) * len(run.lengths)
         batch = SignalBatch(lengths, run.sizes, texts, log_prob, lookback, certainty, entropy)
-        found[count] = run.grid(get_scorer(scorer).of_batch(batch, run.defaults, {}))
-    return found
+        scores[count] = run.grid(get_scorer(scorer).of_batch(batch, run.defaults, {}))
+    return scores
 
 
 def prune(scores: Mapping[int, Array], drawn: Array, schedule: Schedule) -> Array:

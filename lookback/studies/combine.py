@@ -75,20 +75,20 @@ def combine(
     rows: list[Row] = []
     tables = []
     for model, group in groupby(in_order(runs.largest), key=lambda run: run.model):
-        found, taken = [], []
+        combined, taken = [], []
         # A seed per run: its pairs see the same samples, other benchmarks samples of their own.
         for number, run in enumerate(group):
             for n in runs.budgets(run):
                 names = _names(run, n, scorers)
                 pairs = [Combination(run, n, *two, splits, seed) for two in combinations(names, 2)]
-                found += [(pair, number) for pair in pairs]
+                combined += [(pair, number) for pair in pairs]
                 taken.append(_taken(run, n, names, pairs, splits, seed))
-        here = [_row(pair, number) for pair, number in found]
-        here += _averages(model, found)
+        here = [_row(pair, number) for pair, number in combined]
+        here += _averages(model, combined)
         rows += here
         tables += [_pairs_table(model, here), _taken_table(model, taken)]
-    told = [note.format(splits=splits) for note in NOTES]
-    return Result(rows, tables, _figure(rows), told)
+    notes = [note.format(splits=splits) for note in NOTES]
+    return Result(rows, tables, _figure(rows), notes)
 
 
 def ranks_within(scores: Array) -> Array:
@@ -109,8 +109,8 @@ def standardised(scores: Array) -> Array:
     apart = np.where(known, scores - mean, 0.0)
     spread = np.sqrt((apart**2).sum(1, keepdims=True) / count)
     even = spread <= 1e-12 * np.maximum(1.0, np.abs(mean))
-    found = np.where(even, 0.0, apart / np.where(even, 1.0, spread))
-    return np.where(known, found, np.nan)
+    standard = np.where(even, 0.0, apart / np.where(even, 1.0, spread))
+    return np.where(known, standard, np.nan)
 
 
 def mixed_outcomes(first: Array, second: Array, quality: Array) -> Array:
@@ -139,7 +139,7 @@ class Combination:
         self.run, self.n, self.names = run, n, (first, second)
         scores = [run.scores(name, n) for name in self.names]
         quality = 100 * run.quality(n)
-        self.alone = np.stack([quality_of_picks(one, quality) for one in scores], 1)
+        self.alone = np.stack([quality_of_picks(values, quality) for values in scores], 1)
         ranks = ranks_within(scores[0]) + ranks_within(scores[1])
         self.ranks = quality_of_picks(ranks, quality)
         self.grid = mixed_outcomes(scores[0], scores[1], quality)
@@ -154,19 +154,19 @@ class Combination:
 
 def _names(run: Run, n: int, scorers: str | Sequence[str] | None) -> list[str]:
     """Those of which a run has scores that can be mixed."""
-    asked = scorers.split(",") if isinstance(scorers, str) else scorers
-    names = [*SCORERS, *own_methods([run])] if asked is None else [name.strip() for name in asked]
+    wanted = scorers.split(",") if isinstance(scorers, str) else scorers
+    names = [*SCORERS, *own_methods([run])] if wanted is None else [name.strip() for name in wanted]
     for name in names:
         scorer = get_scorer(name)
         if scorer.expected is not None or scorer.needs == "truth":
             raise StudyError(f"scorers: {name} gives no scores that could be mixed with others'")
-    found = [name for name in dict.fromkeys(names) if has_scores(run, name, n)]
-    if len(found) < 2:
+    scored = [name for name in dict.fromkeys(names) if has_scores(run, name, n)]
+    if len(scored) < 2:
         raise StudyError(
-            f"{run.path} has scores of {len(found)} of {', '.join(names)} for N = {n}: there is no "
-            "pair to combine"
+            f"{run.path} has scores of {len(scored)} of {', '.join(names)} for N = {n}: there is "
+            "no pair to combine"
         )
-    return found
+    return scored
 
 
 def _row(both: Combination, seed: int) -> Row:
@@ -187,11 +187,11 @@ def _numbers(name: str, value: float, draws: Array) -> dict[str, float]:
     return {key: round(number, 9) for key, number in named.items()}  # 0 is 0, not 1e-15
 
 
-def _averages(model: str, found: Sequence[tuple[Combination, int]]) -> list[Row]:
+def _averages(model: str, combined: Sequence[tuple[Combination, int]]) -> list[Row]:
     """Of each N and pair the mean over benchmarks, if there are several and all have it."""
-    benchmarks = {(pair.n, number) for pair, number in found}
+    benchmarks = {(pair.n, number) for pair, number in combined}
     by_pair: dict[tuple[int, tuple[str, str]], list[tuple[Combination, int]]] = {}
-    for pair, number in found:
+    for pair, number in combined:
         by_pair.setdefault((pair.n, pair.names), []).append((pair, number))
     rows = []
     for (n, names), here in by_pair.items():
@@ -201,12 +201,14 @@ def _averages(model: str, found: Sequence[tuple[Combination, int]]) -> list[Row]
         row: Row = {"model": model, "benchmark": AVERAGE, "N": n}
         row |= dict(zip(("first", "second"), names, strict=True))
         for key in ("first_value", "second_value", "better", *GAINS):
-            row[key] = float(np.mean([one[key] for one in each]))
+            row[key] = float(np.mean([other[key] for other in each]))
         for name in GAINS:
             draws = np.mean([bootstrap_means(p.gain(name), number) for p, number in here], axis=0)
             value = float(np.mean([p.gain(name).mean() for p, _ in here]))
             row |= _numbers(f"{name}_gain", value, draws)
-        rows.append(row | {"weight": float(np.mean([one["weight"] for one in each])), "items": 0})
+        rows.append(
+            row | {"weight": float(np.mean([other["weight"] for other in each])), "items": 0}
+        )
     return rows
 
 

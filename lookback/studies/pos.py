@@ -46,17 +46,19 @@ def pos(runs: Runs, responses: int = 2000) -> Result:
         f"Grey in the figure, with their number: groups of fewer than {FEW} words.",
         f"Tagged by spaCy with {english.model_name()}.",
     ]
-    found = []
+    results = []
     for run in in_order(runs.largest):
         n = runs.budget(run)
         known = np.flatnonzero((run.lengths > 0) & (run.index < n))
         chosen = sample_responses(known, responses)
-        found.append((run, _rows(run, n, chosen)))
+        results.append((run, _rows(run, n, chosen)))
         tokens = int(run.lengths[chosen].sum())
         notes.append(f"{title(run)}, {run.model}: {len(chosen)} responses, {tokens} tokens.")
-    rows = [row for _, here in found for row in here]
-    tables = [_table(list(group)) for _, group in groupby(found, key=lambda one: one[0].model)]
-    return Result(rows, tables, _figure(found), notes)
+    rows = [row for _, here in results for row in here]
+    tables = [
+        _table(list(group)) for _, group in groupby(results, key=lambda result: result[0].model)
+    ]
+    return Result(rows, tables, _figure(results), notes)
 
 
 def _rows(run: Run, n: int, chosen: NDArray[np.intp]) -> list[dict[str, Any]]:
@@ -80,26 +82,26 @@ def _rows(run: Run, n: int, chosen: NDArray[np.intp]) -> list[dict[str, Any]]:
     return rows
 
 
-def _table(found: list[tuple[Run, list[dict[str, Any]]]]) -> Table:
+def _table(results: list[tuple[Run, list[dict[str, Any]]]]) -> Table:
     """Groups by benchmarks, of one model."""
     columns, header = [], [("", "Words")]
-    for run, rows in found:
+    for run, rows in results:
         for name in SIGNALS:
             columns.append(["-" if not r["words"] else f"{r[name]:+.2f}" for r in rows])
         columns.append([str(row["words"]) for row in rows])
         header += [(title(run), name) for name in (*SIGNALS, "words")]
-    lines = rows_of_columns([row["group"] for row in found[0][1]], columns)
-    caption = f"Mean z-scores of words by part of speech: {found[0][0].model}."
+    lines = rows_of_columns([row["group"] for row in results[0][1]], columns)
+    caption = f"Mean z-scores of words by part of speech: {results[0][0].model}."
     return Table(header, lines, caption, "fig:appendix_pos", [len(SETS)])
 
 
 @plots.in_style
-def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
+def _figure(results: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
     """The two sets above, parts of speech below, a pair of panels per run."""
     from matplotlib.patches import Patch
 
-    figure, axes = plots.tiles(len(found), high=2, across=2, height=1.8, sharey="row")
-    for number, ((run, rows), pair) in enumerate(zip(found, axes, strict=True)):
+    figure, axes = plots.tiles(len(results), high=2, across=2, height=1.8, sharey="row")
+    for number, ((run, rows), pair) in enumerate(zip(results, axes, strict=True)):
         pair[0].set_title(plots.heading(f"{title(run)}, {run.model}"))
         for axis, groups, tilt in zip(pair, (SETS, TAGS), (0, 60), strict=True):
             here = [row for row in rows if row["group"] in groups and row["words"]]

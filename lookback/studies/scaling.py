@@ -35,7 +35,7 @@ Curves = list[tuple[Run, list[dict[str, Any]]]]
 def scaling(runs: Runs) -> Result:
     """Best of N against N, a panel per run, with a 95 % band for LookBack."""
     methods = scaling_methods(runs)
-    found = [
+    curves = [
         (run, [row for method in methods for row in _curve(run, method, _most(runs, run))])
         for run in in_order(runs.largest)
     ]
@@ -45,9 +45,9 @@ def scaling(runs: Runs) -> Result:
         "Intervals: the middle 95 % of 2,000 bootstrap samples of items. Drawn are LookBack's (the "
         "band) and those of single points (whiskers); the CSV has all.",
     ]
-    rows = [row for _, here in found for row in here]
-    tables = [_table(run, here, methods, runs.ns or ()) for run, here in found]
-    return Result(rows, tables, _figure(found, methods), notes)
+    rows = [row for _, here in curves for row in here]
+    tables = [_table(run, here, methods, runs.ns or ()) for run, here in curves]
+    return Result(rows, tables, _figure(curves, methods), notes)
 
 
 def scaling_methods(runs: Runs) -> list[str]:
@@ -61,13 +61,13 @@ def _most(runs: Runs, run: Run) -> int:
 
 
 def _curve(run: Run, method: str, most: int) -> list[dict[str, Any]]:
-    found = outcomes(run, method, range(1, most + 1))
-    if not found:
+    by_n = outcomes(run, method, range(1, most + 1))
+    if not by_n:
         return []
-    values = 100 * np.stack(list(found.values()), axis=1)  # (items, N)
+    values = 100 * np.stack(list(by_n.values()), axis=1)  # (items, N)
     labels = {"model": run.model, "benchmark": title(run), "method": method}
     rows = []
-    for n, column, draws in zip(found, values.T, bootstrap_means(values).T, strict=True):
+    for n, column, draws in zip(by_n, values.T, bootstrap_means(values).T, strict=True):
         low, high = interval(draws)
         numbers = {"value": float(column.mean()), "low": low, "high": high, "items": len(column)}
         rows.append(labels | {"N": n} | numbers)
@@ -88,15 +88,15 @@ def _table(run: Run, rows: list[dict[str, Any]], methods: list[str], asked: Sequ
 
 
 @plots.in_style
-def _figure(found: Curves, methods: list[str]) -> Any:
+def _figure(curves: Curves, methods: list[str]) -> Any:
     """A panel per run; lines are named where they end, those that are points alone in a legend."""
-    most = max(len({row["method"] for row in rows}) for _, rows in found)
+    most = max(len({row["method"] for row in rows}) for _, rows in curves)
     height = max(2.1, 0.13 * most + 0.9)
-    figure, axes = plots.tiles(len(found), across=2, height=height, sharey="row")
+    figure, axes = plots.tiles(len(curves), across=2, height=height, sharey="row")
     markers = dict(zip(filter(_scores_sets, methods), cycle(plots.MARKERS[1:]), strict=False))
     lines = ["lookback", *(method for method in methods if method != "lookback")]
     looks, points = plots.line_styles(lines), {}
-    for number, ((run, rows), (axis,)) in enumerate(zip(found, axes, strict=True)):
+    for number, ((run, rows), (axis,)) in enumerate(zip(curves, axes, strict=True)):
         last = max(row["N"] for row in rows)
         for method in dict.fromkeys(row["method"] for row in rows):
             here = [row for row in rows if row["method"] == method]

@@ -81,15 +81,15 @@ def tokens(runs: Runs, item: int | str | None = None, shown: int | None = None) 
         cases.append([])
         image = item_images(run)
         for name, row in chosen.items():
-            responses, found = _responses(run, n, row, shown)
+            responses, token_rows = _responses(run, n, row, shown)
             seen = image(int(run.places[row]))
             notes += [f"{run.ids[row]}: no image: {seen}"] if isinstance(seen, str) else []
-            told = _qualities(run, n, row) if item is None else ""
-            label = f"{name}{told}: {title(run)}, {run.model}"
+            qualities = _qualities(run, n, row) if item is None else ""
+            label = f"{name}{qualities}: {title(run)}, {run.model}"
             cases[-1].append(Case(label, run.questions[row], seen, responses))
             labels = {"model": run.model, "benchmark": title(run), "N": n}
             labels |= {"case": name, "id": run.ids[row]}
-            rows += [labels | one for one in found]
+            rows += [labels | values for values in token_rows]
     if not rows:
         wanted = f"no success and no failure to show: name an item with --set item=ID. {RULE}"
         raise StudyError(wanted if item is None else f"no run here has an item {item!r}")
@@ -114,14 +114,14 @@ def choose_cases(run: Run, n: int) -> dict[str, int]:
         n: of how many candidates of each is picked.
     """
     ours, theirs, best = _picked(run, n)
-    found: dict[str, int] = {}
+    cases: dict[str, int] = {}
     for name, right, difference in (
         ("Success", (ours >= FULL) & (theirs < ours), ours - theirs),
         ("Failure", (ours < best) & (ours <= best / 2), best - ours),
     ):
         if right.any():
-            found[name] = int(np.where(right, difference, -np.inf).argmax())
-    return found
+            cases[name] = int(np.where(right, difference, -np.inf).argmax())
+    return cases
 
 
 def _picked(run: Run, n: int) -> tuple[Array, Array, Array]:
@@ -159,16 +159,16 @@ def _responses(
     pickers = _pickers(scores, quality)
     responses, rows = [], []
     for index in list(pickers)[:most]:
-        by, one = ", ".join(pickers[index]), candidates[index]
-        if not len(one.signals):
+        by, candidate = ", ".join(pickers[index]), candidates[index]
+        if not len(candidate.signals):
             continue
         known = "-" if np.isnan(quality[index]) else f"{quality[index]:.2f}"
         ranks = [f"{name} {1 + int((v > v[index]).sum())}" for name, v in scores.items()]
         about = f"picked by {by} · quality {known} · rank of {len(candidates)}: "
-        values = _token_rows(one, run.defaults)
+        values = _token_rows(candidate, run.defaults)
         shaded = {"SC": "self_certainty", "A": "visual_lookback", "LookBack": "exp_token_score"}
         columns = {name: np.array([v[key] for v in values]) for name, key in shaded.items()}
-        responses.append(Response(about + ", ".join(ranks), one.tokens, columns))
+        responses.append(Response(about + ", ".join(ranks), candidate.tokens, columns))
         labels = {"candidate": index, "picked_by": by, "quality": float(quality[index])}
         rows += [labels | value for value in values]
     return responses, rows
@@ -186,16 +186,19 @@ def _pickers(scores: dict[str, Array], quality: Array) -> dict[int, list[str]]:
     return pickers
 
 
-def _token_rows(one: Candidate, defaults: dict[str, float]) -> list[dict[str, Any]]:
+def _token_rows(candidate: Candidate, defaults: dict[str, float]) -> list[dict[str, Any]]:
     """Everything about each token."""
-    score = token_scores(one.log_prob, one.visual_lookback, defaults["alpha"])
-    weight = relevance(one.visual_lookback, defaults["lam"])
-    numbers: dict[str, Any] = {"log_prob": one.log_prob, "visual_lookback": one.visual_lookback}
-    numbers |= {"self_certainty": one.self_certainty, "token_score": score}
+    score = token_scores(candidate.log_prob, candidate.visual_lookback, defaults["alpha"])
+    weight = relevance(candidate.visual_lookback, defaults["lam"])
+    numbers: dict[str, Any] = {
+        "log_prob": candidate.log_prob,
+        "visual_lookback": candidate.visual_lookback,
+    }
+    numbers |= {"self_certainty": candidate.self_certainty, "token_score": score}
     numbers |= {"exp_token_score": np.exp(score), "relevance": weight}
     return [
         {"t": t, "token": token} | {name: float(values[t]) for name, values in numbers.items()}
-        for t, token in enumerate(one.tokens)
+        for t, token in enumerate(candidate.tokens)
     ]
 
 

@@ -37,24 +37,24 @@ def check_budgets(ns: Iterable[int]) -> tuple[int, ...]:
     Raises:
         ValueError: there is none, or one is no whole number from 1 on.
     """
-    found = list(ns)
-    for n in found:
+    budgets = list(ns)
+    for n in budgets:
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise ValueError(f"N = {n!r}: must be a whole number of at least 1")
-    if not found:
+    if not budgets:
         raise ValueError("no N asked for: name at least one, e.g. 5,8")
-    return tuple(sorted(set(found)))
+    return tuple(sorted(set(budgets)))
 
 
-def parse_budgets(given: str) -> tuple[int, ...]:
+def parse_budgets(text: str) -> tuple[int, ...]:
     """`5,8` as numbers.
 
     Raises:
         ValueError: it is no such list.
     """
-    parts = [part.strip() for part in given.split(",")]
+    parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
-        raise ValueError(f"--n {given:.60}: write whole numbers with commas between them, e.g. 5,8")
+        raise ValueError(f"--n {text:.60}: write whole numbers with commas between them, e.g. 5,8")
     return check_budgets(map(int, parts))
 
 
@@ -65,24 +65,24 @@ def join_budgets(ns: Iterable[int]) -> str:
 
 def budget_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """A note that says of which N a study's rows are; none if they do not tell."""
-    found: dict[tuple[str, str], set[int]] = {}
+    by_setup: dict[tuple[str, str], set[int]] = {}
     for row in rows:
         n, benchmark = row.get("N"), str(row.get("benchmark", ""))
         if isinstance(n, int) and n > 0 and benchmark != AVERAGE:
-            found.setdefault((benchmark, str(row.get("model", ""))), set()).add(n)
+            by_setup.setdefault((benchmark, str(row.get("model", ""))), set()).add(n)
     by_list: dict[str, list[str]] = {}
-    for setup, ns in found.items():
+    for setup, ns in by_setup.items():
         by_list.setdefault(budget_words(ns), []).append(", ".join(filter(None, setup)))
     if not by_list:
         return []
     whose = {words: f" ({'; '.join(names)})" for words, names in by_list.items()}
-    told = [words + (whose[words] if len(by_list) > 1 else "") for words in by_list]
-    return [f"N = {'; '.join(told)}: of each item's candidates the first N."]
+    parts = [words + (whose[words] if len(by_list) > 1 else "") for words in by_list]
+    return [f"N = {'; '.join(parts)}: of each item's candidates the first N."]
 
 
-def budget_words(given: Iterable[int]) -> str:
+def budget_words(budgets: Iterable[int]) -> str:
     """`5, 25`; a long stretch by its ends."""
-    ns = sorted(set(given))
+    ns = sorted(set(budgets))
     if len(ns) > 3 and ns == list(range(ns[0], ns[-1] + 1)):
         return f"{ns[0]} to {ns[-1]}"
     return ", ".join(map(str, ns))

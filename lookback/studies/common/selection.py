@@ -23,8 +23,8 @@ GREEDY = "greedy"
 
 def paper_methods() -> list[str]:
     """Those of the paper's main table, in its order."""
-    found = [s for s in _shown() if s.paper is not None and not s.own]
-    return [s.name for s in sorted(found, key=lambda s: s.paper or 0)]
+    shown = [s for s in _shown() if s.paper is not None and not s.own]
+    return [s.name for s in sorted(shown, key=lambda s: s.paper or 0)]
 
 
 def other_methods() -> list[str]:
@@ -171,8 +171,8 @@ def greedy_run(run: Run, runs: Iterable[Run]) -> Run | None:
 
 def greedy_outcome(run: Run, greedy: Run) -> Array:
     """(items of `run`,): the quality of each one's greedy answer; NaN where it has none."""
-    found = dict(zip(greedy.ids, greedy.quality(1)[:, 0], strict=True))
-    return np.array([found.get(name, np.nan) for name in run.ids])
+    quality = dict(zip(greedy.ids, greedy.quality(1)[:, 0], strict=True))
+    return np.array([quality.get(name, np.nan) for name in run.ids])
 
 
 def _same_task(run: Run, other: Run) -> bool:
@@ -185,8 +185,8 @@ def sweep(
     run: Run, alphas: Sequence[float], lams: Sequence[float], budgets: Sequence[int]
 ) -> Array:
     """(budgets, alphas, lams): LookBack's outcome in per cent for every setting and N."""
-    found = [values.mean(axis=0) for values in sweep_items(run, alphas, lams, budgets)]
-    return 100 * np.stack(found)
+    means = [values.mean(axis=0) for values in sweep_items(run, alphas, lams, budgets)]
+    return 100 * np.stack(means)
 
 
 def sweep_items(
@@ -273,12 +273,12 @@ def choices_of_other_half(values: Array, splits: int, seed: int) -> tuple[Array,
     if items < 2 or splits < 1:
         raise StudyError(f"{items} items and {splits} splits: there must be 2 items, and 1 split")
     rng = np.random.default_rng(seed)
-    given, counts = np.zeros((items, choices)), np.zeros(choices, dtype=np.intp)
+    shares, counts = np.zeros((items, choices)), np.zeros(choices, dtype=np.intp)
     for _ in range(splits):
         order = rng.permutation(items)
         halves = order[: items // 2], order[items // 2 :]
         for tuned, tested in (halves, halves[::-1]):
             best = int(values[tuned].mean(axis=0).round(9).argmax())
-            given[tested, best] += 1
+            shares[tested, best] += 1
             counts[best] += 1
-    return given / splits, counts
+    return shares / splits, counts

@@ -11,7 +11,7 @@ from lookback.runs.part import Part
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
 from lookback.studies import Result, Table, title
-from lookback.studies.common.budgets import tokens_drawn
+from lookback.studies.budget import tokens_drawn
 from lookback.studies.common.plots import (
     INK,
     MUTED,

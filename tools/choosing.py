@@ -68,7 +68,7 @@ class Choice(NamedTuple):
 
 def choices(runs: Runs) -> list[Choice]:
     """A row per task and N."""
-    given = runs.complete().with_quality("main").with_gains()
+    given = get_study("main").prepare(runs)
     tables = get_study("combine")(runs).tables
     taken = [line for table in tables if table.columns[3] == ("", "Taken") for line in table.rows]
     pairs = {(line[0], line[1]): f"{line[6]}: {line[7]}" for line in taken}

@@ -40,29 +40,24 @@ class Case:
         return self.set, self.case
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         return {**vars(self), "answers": list(self.answers)}
 
 
 @dataclass(frozen=True)
 class Cases:
-    """All cases of a study that raters see.
-
-    Attributes:
-        study: follows from questions and answers: votes name it.
-        cases: by set and number.
-    """
+    """All cases of a study that raters see; votes name the study by its id."""
 
     study: str
     cases: tuple[Case, ...]
 
     @property
     def sets(self) -> list[int]:
-        """The numbers of the sets."""
+        """Numbers of the sets."""
         return sorted({case.set for case in self.cases})
 
     def of(self, set_: int) -> list[Case]:
-        """The cases of one set, in order."""
+        """Return the cases of one set, in order."""
         return [case for case in self.cases if case.set == set_]
 
 
@@ -107,9 +102,9 @@ class Key:
 
 
 def study_id(cases: Sequence[Case]) -> str:
-    """Sixteen hexadecimal digits of what is asked and answered."""
-    said = [[c.set, c.case, c.question, *c.answers] for c in cases]
-    return hashlib.sha256(json.dumps(said).encode("ascii")).hexdigest()[:16]
+    """Return sixteen hexadecimal digits that follow from questions and answers."""
+    texts = [[c.set, c.case, c.question, *c.answers] for c in cases]
+    return hashlib.sha256(json.dumps(texts).encode("ascii")).hexdigest()[:16]
 
 
 def folder_files(
@@ -119,37 +114,45 @@ def folder_files(
     second: Pick,
     **about: Any,
 ) -> dict[str, str]:
-    """The folder's files: what they are called, and what is in them.
-
-    Args:
-        cases: what raters see.
-        keyed: a line of the key for each.
-        first, second: the scorers.
-        about: model, benchmark and n.
-    """
+    """Return the folder's files by name; `about` has model, benchmark and n for the key."""
     head = {"format": FORMAT, "study": study_id(cases)}
-    seen = head | {"cases": [case.to_dict() for case in cases]}
+    shown = head | {"cases": [case.to_dict() for case in cases]}
     picks = {"first": vars(first), "second": vars(second)}
-    key = head | about | picks | {"cases": [vars(one) for one in keyed]}
-    return {CASES: json.dumps(seen, indent=1) + "\n", KEY: json.dumps(key, indent=1) + "\n"}
+    key = head | about | picks | {"cases": [vars(case) for case in keyed]}
+    return {CASES: json.dumps(shown, indent=1) + "\n", KEY: json.dumps(key, indent=1) + "\n"}
 
 
 def read_cases(folder: Path) -> Cases:
-    """What raters see.
+    """Return what raters see.
 
     Raises:
         FileNotFoundError: the folder has no cases.
         ValueError: they are not as they were written.
     """
-    return _read(folder, CASES, _cases)
+
+    def check(cases: Cases) -> None:
+        if not cases.cases or len({case.place for case in cases.cases}) != len(cases.cases):
+            raise ValueError("no case, or one of them twice")
+        if study_id(cases.cases) != cases.study:
+            raise ValueError("the texts are not those that the study's name was made of")
+
+    return _read(folder, CASES, Cases, check)
 
 
 def read_key(folder: Path) -> Key:
-    """Who picked what; errors as for `read_cases`."""
-    return _read(folder, KEY, _key)
+    """Return who picked what; raises the same errors as `read_cases`."""
+
+    def check(key: Key) -> None:
+        for case in key.cases.values():
+            if set(case.scorers) != {key.first.name, key.second.name}:
+                raise ValueError(f"{case.scorers} are not {key.first.name} and {key.second.name}")
+
+    return _read(folder, KEY, Key, check)
 
 
-def _read(folder: Path, name: str, parse: Callable[[dict[str, Any]], T]) -> T:
+def _read(folder: Path, name: str, kind: type[T], check: Callable[[T], None]) -> T:
+    from pydantic import TypeAdapter
+
     path = folder / name
     if not path.is_file():
         raise FileNotFoundError(
@@ -157,48 +160,16 @@ def _read(folder: Path, name: str, parse: Callable[[dict[str, Any]], T]) -> T:
             "folder, studies/disagreements-cases"
         )
     try:
-        found = json.loads(path.read_bytes())
-        if found["format"] != FORMAT:
-            raise ValueError(f"format {found['format']!r}, not {FORMAT}")
-        return parse(found)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        data = json.loads(path.read_bytes())
+        if data["format"] != FORMAT:
+            raise ValueError(f"format {data['format']!r}, not {FORMAT}")
+        if kind is Key:
+            data["cases"] = {(case["set"], case["case"]): case for case in data["cases"]}
+        value = TypeAdapter(kind).validate_python(data)
+        check(value)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(
             f"{str(path)!r} is not as `lookback study disagreements` writes it "
             f"({error_line(error)}): draw the cases again"
         ) from None
-
-
-def _cases(found: dict[str, Any]) -> Cases:
-    cases = tuple(
-        Case(
-            int(one["set"]),
-            int(one["case"]),
-            _text(one["question"]),
-            (_text(one["answers"][0]), _text(one["answers"][1])),
-            None if one["image"] is None else _text(one["image"]),
-        )
-        for one in found["cases"]
-    )
-    if not cases or len({case.place for case in cases}) != len(cases):
-        raise ValueError("no case, or one of them twice")
-    if study_id(cases) != found["study"]:
-        raise ValueError("the texts are not those that the study's name was made of")
-    return Cases(found["study"], cases)
-
-
-def _key(found: dict[str, Any]) -> Key:
-    first, second = (Pick(**found[name]) for name in ("first", "second"))
-    cases = {}
-    for one in found["cases"]:
-        line = KeyCase(**one | {"scorers": tuple(one["scorers"]), "quality": tuple(one["quality"])})
-        if set(line.scorers) != {first.name, second.name}:
-            raise ValueError(f"{line.scorers} are not {first.name} and {second.name}")
-        cases[line.set, line.case] = line
-    study, model, benchmark = (_text(found[name]) for name in ("study", "model", "benchmark"))
-    return Key(study, model, benchmark, int(found["n"]), first, second, cases)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is no text")
     return value

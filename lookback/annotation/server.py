@@ -18,16 +18,16 @@ TITLE = "Which answer is truer to the picture?"
 
 
 def served_page() -> str:
-    """The page of `lookback annotate`: cases come from its server, votes go there."""
+    """Return the page of `lookback annotate`: cases come from its server, votes go there."""
     return _render({"served": True})
 
 
 def file_page(cases: Cases, set_: int | None = None, raters: Sequence[str] | None = None) -> str:
-    """The page as a file of its own: it carries its cases, and the browser keeps the votes.
+    """Return the page as a file: it carries its cases, and the browser keeps the votes.
 
     Args:
         cases: of the study.
-        set_: the only set that it has; by default all.
+        set_: the only set to include; by default all.
         raters: who may vote, sets in turn; by default anybody, who chooses a set if there are
             several.
 
@@ -95,8 +95,8 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "lookback"
 
     def do_GET(self) -> None:
-        """The page; there is nothing else."""
-        if not self._named_well():
+        """Send the page; there is nothing else."""
+        if not self._has_own_host():
             return
         if self.path == "/":
             self._send(HTTPStatus.OK, self.server.page, "text/html; charset=utf-8")
@@ -104,15 +104,15 @@ class Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.NOT_FOUND, "There is only one page here: /")
 
     def do_POST(self) -> None:
-        """One of the three questions; what is wrong with it becomes words for the rater."""
-        if not self._named_well():
+        """Handle one of three requests; an error becomes a message for the rater."""
+        if not self._has_own_host():
             return
-        answers = {"/enter": self._enter, "/vote": self._vote, "/undo": self._undo}
-        if self.path not in answers:
+        handlers = {"/enter": self._enter, "/vote": self._vote, "/undo": self._undo}
+        if self.path not in handlers:
             self._refuse(HTTPStatus.NOT_FOUND, f"no such question: {self.path[:60]}")
             return
         try:
-            reply = answers[self.path](self._body())
+            reply = handlers[self.path](self._body())
         except PermissionError as error:
             self._refuse(HTTPStatus.FORBIDDEN, str(error))
         except (ValueError, RecursionError) as error:
@@ -139,8 +139,8 @@ class Handler(BaseHTTPRequestHandler):
         self.server.votes.undo(*_place(body))
         return {}
 
-    def _named_well(self) -> bool:
-        """Whether the request is for a name of this server's own."""
+    def _has_own_host(self) -> bool:
+        """Whether the request is for one of this server's own host names."""
         name = host_name(self.headers.get("Host", ""))
         if self.server.names is not None and name not in self.server.names:
             self._refuse(HTTPStatus.FORBIDDEN, f"this server is not {name[:60]!r}")
@@ -154,13 +154,13 @@ class Handler(BaseHTTPRequestHandler):
         size = self.headers.get("Content-Length", "")
         if not (size.isascii() and size.isdecimal() and len(size) < 9 and int(size) <= MOST):
             raise ValueError(f"send a Content-Length of at most {MOST}")
-        found = json.loads(self.rfile.read(int(size)))
-        if not isinstance(found, dict):
+        body = json.loads(self.rfile.read(int(size)))
+        if not isinstance(body, dict):
             raise ValueError("send a JSON object")
-        return found
+        return body
 
-    def _refuse(self, status: HTTPStatus, words: str) -> None:
-        self._send(status, json.dumps({"error": words}).encode())
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        self._send(status, json.dumps({"error": message}).encode())
 
     def _send(self, status: HTTPStatus, data: bytes, kind: str = "application/json") -> None:
         self.send_response(status)
@@ -175,7 +175,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_: Any) -> None:
-        """No word on stderr: who votes when is nobody's business."""
+        """Log nothing: who votes when is private."""
 
 
 def _text(body: dict[str, Any], name: str) -> str:

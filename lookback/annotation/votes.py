@@ -1,4 +1,4 @@
-"""Which answer stands on which side: it follows from the rater and the case, and can be checked."""
+"""Votes: which answer is on which side, a SQLite file that keeps them, and files read again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from lookback.annotation.cases import Cases
 
@@ -18,16 +17,16 @@ RATER = re.compile(r"[a-z0-9._@-]{1,40}")
 _BITS = 0xFFFFFFFF
 
 
-def rater_code(given: str) -> str:
-    """A rater's code as it is kept: without blanks around it, in small letters.
+def rater_code(text: str) -> str:
+    """Return a rater's code as it is kept: stripped and in lower case.
 
     Raises:
-        ValueError: it has other signs than ASCII letters, digits and `. _ @ -`, or too many.
+        ValueError: it has characters other than ASCII letters, digits and `. _ @ -`, or too many.
     """
-    code = given.strip().lower()
+    code = text.strip().lower()
     if not RATER.fullmatch(code):
         raise ValueError(
-            f"the code {given[:60]!r}: give 1 to 40 letters (a to z), digits or any of . _ @ -"
+            f"the code {text[:60]!r}: give 1 to 40 letters (a to z), digits or any of . _ @ -"
         )
     return code
 
@@ -49,7 +48,7 @@ def is_swapped(study: str, rater: str, set_: int, case: int) -> bool:
 FILE = "votes.sqlite"
 MAGIC = b"SQLite format 3\0"
 CHOICES = ("A", "B", "tie")
-"""What a rater can say of the answers as they stand on the page."""
+"""How a rater can vote on the answers as the page shows them."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS study (id TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS raters (rater TEXT PRIMARY KEY, "set" INTEGER NOT NULL);
@@ -63,14 +62,11 @@ _ROWS = 'SELECT rater, "set", "case", choice, swapped, at FROM votes ORDER BY nu
 
 @dataclass(frozen=True)
 class Vote:
-    """What a rater said of a case.
+    """A rater's vote on a case; creating one checks it.
 
     Attributes:
-        study: which cases.
-        rater: the code.
-        set, case: which case.
-        choice: "A", "B" or "tie", as the answers stood.
-        swapped: whether the second answer stood as A.
+        choice: "A", "B" or "tie", as the page showed the answers.
+        swapped: whether the page showed the second answer as A.
         at: when, in UTC.
     """
 
@@ -123,24 +119,24 @@ class VoteFile:
         with _open(path) as file:
             file.executescript(SCHEMA)
             file.execute("BEGIN IMMEDIATE")
-            if (found := file.execute("SELECT id FROM study").fetchone()) is None:
+            row = file.execute("SELECT id FROM study").fetchone()
+            if row is None:
                 file.execute("INSERT INTO study VALUES (?)", (cases.study,))
-                found = (cases.study,)
             file.execute("COMMIT")
-        if found[0] != cases.study:
+        if row is not None and row[0] != cases.study:
             raise ValueError(
-                f"{str(path)!r} has votes on other cases (study {found[0]}, here {cases.study}): "
+                f"{str(path)!r} has votes on other cases (study {row[0]}, here {cases.study}): "
                 "move it away, or draw the cases into another folder"
             )
 
-    def enter(self, given: str) -> tuple[str, int]:
-        """A rater's code as it is kept, and the set: the one of before, or the one with fewest.
+    def enter(self, code: str) -> tuple[str, int]:
+        """Return a rater's code as it is kept, and the set: that of before, or the emptiest.
 
         Raises:
             PermissionError: the code is not among those that may vote.
             ValueError: it is no code.
         """
-        rater = rater_code(given)
+        rater = rater_code(code)
         self._check_listed(rater)
         with _open(self.path) as file:
             file.execute("BEGIN IMMEDIATE")
@@ -156,7 +152,7 @@ class VoteFile:
         if self.raters is not None:
             return set_of(rater, self.raters, sets)
         taken = [row[0] for row in file.execute('SELECT "set" FROM raters')]
-        return min(sets, key=lambda one: (taken.count(one), one))
+        return min(sets, key=lambda number: (taken.count(number), number))
 
     def put(self, rater: str, set_: int, case: int, choice: str) -> Vote:
         """Keep a vote, in place of an earlier one on the case: on disk when this returns.
@@ -185,7 +181,7 @@ class VoteFile:
             file.execute('DELETE FROM votes WHERE rater = ? AND "set" = ? AND "case" = ?', place)
 
     def of(self, rater: str) -> list[Vote]:
-        """A rater's votes, in the order in which they were made."""
+        """Return a rater's votes, in the order in which they were made."""
         return [vote for vote in read_sqlite(self.path) if vote.rater == rater]
 
     def _check_listed(self, rater: str) -> None:
@@ -203,13 +199,13 @@ class VoteFile:
 
 
 def set_of(rater: str, raters: Sequence[str], sets: Sequence[int]) -> int:
-    """The set of one of the raters who may vote: in turn, so that each set has as many."""
+    """Return the set of a listed rater: sets are given in turn, so that each has as many."""
     return sets[list(raters).index(rater) % len(sets)]
 
 
 @contextmanager
 def _open(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection of one's own; what it commits is on disk, not on its way there."""
+    """Open a connection; what it commits is on disk, not on its way there."""
     try:
         file = sqlite3.connect(path, timeout=30, isolation_level=None)
         try:
@@ -223,7 +219,7 @@ def _open(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def read_sqlite(path: Path) -> list[Vote]:
-    """The votes of a file that `lookback annotate` made, in the order in which they were made.
+    """Return the votes in a file of `lookback annotate`, in the order in which they were made.
 
     Raises:
         ValueError: it is another file.
@@ -241,7 +237,7 @@ def read_sqlite(path: Path) -> list[Vote]:
 
 
 def read_jsonl(path: Path) -> list[Vote]:
-    """The votes that the page saved.
+    """Return the votes that the page saved.
 
     Raises:
         ValueError: a line is no vote.
@@ -255,13 +251,10 @@ def read_jsonl(path: Path) -> list[Vote]:
         if not line.strip():
             continue
         try:
-            votes.append(_vote(json.loads(line)))
+            vote = json.loads(line)
+            if not isinstance(vote, dict):
+                raise TypeError(f"{vote!r:.40} is no object")
+            votes.append(Vote(**vote))
         except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{str(path)!r}, line {number} is no vote: {error}") from None
     return votes
-
-
-def _vote(found: Any) -> Vote:
-    if not isinstance(found, dict):
-        raise TypeError(f"{found!r:.40} is no object")
-    return Vote(**found)

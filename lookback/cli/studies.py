@@ -13,7 +13,6 @@ from lookback.cli.terminal import (
     console,
     long_progress,
     print_json,
-    printable,
     say,
     show_study,
     show_table,
@@ -57,7 +56,7 @@ def study(
     items: ReportItems = None,
     n: Budgets = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="The tidy table as JSON; of all, the findings.")
+        bool, typer.Option("--json", help="The tidy table as JSON; of all, the paired differences.")
     ] = False,
 ) -> None:
     """A table or figure of the paper from recorded runs; `all` writes all and one HTML report.
@@ -135,9 +134,11 @@ def report(
     items: ReportItems = None,
     n: Budgets = None,
     allow_outside: AllowOutside = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The paired differences as JSON.")
+    ] = False,
 ) -> None:
-    """Write one HTML page about runs: findings, every study, and a browser of items.
+    """Write one HTML page about runs: paired differences, every study, and a browser of items.
 
     `study all` writes the same page, and each study's tables and figures beside it.
     """
@@ -168,11 +169,11 @@ def _open(paths: list[str], n: str | None) -> Runs:
 def _report(
     given: Runs, page: AnyPath, items: int | None, as_json: bool, tables: AnyPath | None = None
 ) -> None:
-    """One page with every study, and what they found; with `tables`, each study's files there."""
+    """Write a page with every study, and print differences; `tables` is for each study's files."""
     from lookback.report import report as make_page
-    from lookback.report.findings import find
+    from lookback.report.tables import difference_rows, difference_tables
     from lookback.runs.layout import write_whole
-    from lookback.studies import STUDIES
+    from lookback.studies import STUDIES, Result
     from lookback.studies.common.tables import write
 
     results: dict[str, Result | str] = {}
@@ -188,12 +189,10 @@ def _report(
                 results[name] = str(error)
                 say(f"{name}: {error}")
     write_whole(page, make_page(given, results, items).encode("utf-8"))
-    found = find(results)
+    differences = difference_rows(given)
     if as_json:
         missing = {name: one for name, one in results.items() if isinstance(one, str)}
-        told = [finding._asdict() for finding in found]
-        print_json({"report": str(page), "findings": told, "not_done": missing})
+        print_json({"report": str(page), "differences": differences, "not_done": missing})
         return
     print(one_line(page, LONGEST))
-    for finding in found:
-        console().print(f"- {printable(finding.text)}", highlight=False, markup=False)
+    show_study("report", Result([], difference_tables(differences)), [])

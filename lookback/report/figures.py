@@ -95,8 +95,8 @@ def dark(color: str) -> str:
     steps = np.linspace(CARD, white if wanted > 3 else rgb, 200)
     if rgb.max() > 0.4 and rgb.min() < 0.4 * rgb.max():
         wanted, steps = STRONG, np.linspace(rgb, white, 200)
-    found = next((step for step in steps if contrast(step, CARD) >= wanted), steps[-1])
-    return to_hex(found.tolist())
+    shade = next((step for step in steps if contrast(step, CARD) >= wanted), steps[-1])
+    return to_hex(shade.tolist())
 
 
 def _describe(figure: Any) -> str:
@@ -111,8 +111,8 @@ def _describe(figure: Any) -> str:
         texts += [text.get_text() for text in (*axis.texts, *ticks)]
     names = [_one_line(text) for text in dict.fromkeys(texts) if any(c.isalpha() for c in text)]
     shown = "; ".join(filter(None, dict.fromkeys(parts)))
-    told = [f"Panels: {shown}."] if shown else []
-    return " ".join([*told, *([f"Named in it: {', '.join(names)}."] if names else [])])
+    panels = [f"Panels: {shown}."] if shown else []
+    return " ".join([*panels, *([f"Named in it: {', '.join(names)}."] if names else [])])
 
 
 def _describe_panel(axis: Any) -> str:

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
+from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
+from lookback.signals import SIGNALS
+from lookback.steering.pruning import check_schedule
+from lookback.studies.common import plots
 from lookback.studies.common.base import Result, Runs, StudyError, study, title
-from lookback.studies.common.budgets import (
-    CHECKPOINTS,
-    prefix_scores,
-    prune,
-    schedule_text,
-    schedules,
-    tokens_drawn,
-    tokens_left,
-)
-from lookback.studies.common.plots import (
-    INK,
-    MARKERS,
-    MUTED,
-    add_legend,
-    heading,
-    in_style,
-    label_end,
-    settle_labels,
-    tiles,
-)
 from lookback.studies.common.selection import (
-    bootstrap_means,
     choices_of_other_half,
+    estimate,
     in_order,
-    interval,
     picks,
     quality_of_picks,
 )
@@ -58,6 +44,13 @@ NOTES = [
     "Over as many tokens: over best of N for the smallest N that costs at least as much. "
     "Intervals: 95 %, from 2,000 bootstrap samples of items; differences are paired.",
 ]
+
+
+Schedule = tuple[tuple[int, int], ...]
+"""(after so many tokens, so many go on)."""
+CHECKPOINTS = (8, 12, 16, 24, 32, 48)
+PARTS = (2, 4, 8)
+"""At the first checkpoint a half, a quarter or an eighth goes on; at a second one half of these."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,26 +107,26 @@ def budget(runs: Runs, share: float = 0.5, splits: int = 20, seed: int = 0) -> R
         tables.append(_table(run, n, here))
         drawn.append((run, here))
     count = len({row["schedule"] for row in rows if row["method"] == PRUNED})
-    told = [note.format(count=count, share=share, splits=splits) for note in NOTES]
-    return Result(rows, tables, _figure(drawn), [*told, *notes])
+    explanations = [note.format(count=count, share=share, splits=splits) for note in NOTES]
+    return Result(rows, tables, _figure(drawn), [*explanations, *notes])
 
 
 def _best_of(run: Run, n: int) -> list[Point]:
     """A point per N."""
     scores, quality = run.scores("lookback", n), 100 * run.quality(n)
-    drawn, found = tokens_drawn(run), []
+    drawn, points = tokens_drawn(run), []
     for k in range(1, n + 1):
         values = quality_of_picks(scores[:, :k], quality[:, :k])
         tokens = np.asarray(np.nansum(drawn[:, :k], axis=1))
         same = (picks(scores[:, :k]) == picks(scores)).astype(np.float64)
-        found.append(Point(BEST_OF, "", str(k), values, tokens, same))
-    return found
+        points.append(Point(BEST_OF, "", str(k), values, tokens, same))
+    return points
 
 
 def _pruned(run: Run, n: int) -> list[Point]:
     """A point per judge and schedule."""
     scores, quality = run.scores("lookback", n), 100 * run.quality(n)
-    drawn, found = tokens_drawn(run)[:, :n], []
+    drawn, points = tokens_drawn(run)[:, :n], []
     for judge in JUDGES:
         until = prefix_scores(run, judge, CHECKPOINTS)
         until = {tokens: values[:, :n] for tokens, values in until.items()}
@@ -143,24 +136,24 @@ def _pruned(run: Run, n: int) -> list[Point]:
             values = quality_of_picks(left, quality)
             tokens = tokens_left(drawn, pruned)
             same = (picks(left) == picks(scores)).astype(np.float64)
-            found.append(Point(PRUNED, judge, schedule_text(schedule), values, tokens, same))
-    return found
+            points.append(Point(PRUNED, judge, schedule_text(schedule), values, tokens, same))
+    return points
 
 
 def _choose(points: list[Point], share: float, splits: int, seed: int) -> list[Point]:
     """For each judge the schedule that the other half of the items would choose."""
     full = _full(points).tokens.mean()
-    found = []
+    chosen = []
     for judge in JUDGES:
         cheap = [p for p in points if p.judge == judge and p.tokens.mean() <= share * full]
         if not cheap:
             return []
         numbers = [np.stack([getattr(p, name) for p in cheap], 1) for name in NUMBERS]
-        given, counts = choices_of_other_half(numbers[0], splits, seed)
+        shares, counts = choices_of_other_half(numbers[0], splits, seed)
         most = cheap[int(counts.argmax())].schedule
-        held_out = [np.asarray((given * one).sum(axis=1)) for one in numbers]
-        found.append(Point(CHOSEN, judge, f"mostly {most}", *held_out))
-    return found
+        held_out = [np.asarray((shares * number).sum(axis=1)) for number in numbers]
+        chosen.append(Point(CHOSEN, judge, f"mostly {most}", *held_out))
+    return chosen
 
 
 def _full(points: list[Point]) -> Point:
@@ -183,16 +176,12 @@ def _row(run: Run, n: int, point: Point, whole: list[Point]) -> dict[str, Any]:
     cost, full = float(point.tokens.mean()), float(whole[-1].tokens.mean())
     same = next((p for p in whole if p.tokens.mean() >= cost - 1e-9), whole[-1])
     of = int(point.schedule) if point.method == BEST_OF else n
-    low, high = interval(bootstrap_means(point.values))
     row = {"model": run.model, "benchmark": title(run), "N": of, "method": point.method}
     row |= {"judge": point.judge, "schedule": point.schedule, "items": len(point.values)}
-    row |= {"tokens": cost, "share": cost / full, "value": float(point.values.mean())}
-    row |= {"low": low, "high": high, "same_pick": float(point.same.mean())}
-    row["same_tokens_n"] = int(same.schedule)
+    row |= {"tokens": cost, "share": cost / full} | estimate(point.values)
+    row |= {"same_pick": float(point.same.mean()), "same_tokens_n": int(same.schedule)}
     for name, other in (("over_all", whole[-1]), ("over_same", same)):
-        gain = point.values - other.values
-        ends = interval(bootstrap_means(gain))
-        row |= {name: float(gain.mean()), f"{name}_low": ends[0], f"{name}_high": ends[1]}
+        row |= estimate(point.values - other.values, name)
     return row
 
 
@@ -229,22 +218,22 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [*numbers, gain("over_all"), f"{gain('over_same')} (N={row['same_tokens_n']})"]
 
 
-@in_style
-def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
+@plots.in_style
+def _figure(drawn: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
     """A panel per run: best of N with its band, a dot per schedule, those chosen large."""
-    figure, axes = tiles(len(found), across=2, height=2.6)
-    for number, ((run, rows), (axis,)) in enumerate(zip(found, axes, strict=True)):
+    figure, axes = plots.tiles(len(drawn), across=2, height=2.6)
+    for number, ((run, rows), (axis,)) in enumerate(zip(drawn, axes, strict=True)):
         line = [row for row in rows if row["method"] == BEST_OF]
         x, y, low, high = ([r[key] for r in line] for key in ("tokens", "value", "low", "high"))
-        axis.plot(x, y, color=INK, linewidth=1.5)
-        axis.fill_between(x, low, high, color=MUTED, alpha=0.15, linewidth=0)
-        label_end(axis, x, y, BEST_OF, INK)
-        for judge, marker in zip(JUDGES, MARKERS[1:], strict=False):
+        axis.plot(x, y, color=plots.INK, linewidth=1.5)
+        axis.fill_between(x, low, high, color=plots.MUTED, alpha=0.15, linewidth=0)
+        plots.label_end(axis, x, y, BEST_OF, plots.INK)
+        for judge, marker in zip(JUDGES, plots.MARKERS[1:], strict=False):
             _draw_judge(axis, [row for row in rows if row["judge"] == judge], marker)
-        axis.set_title(heading(title(run), run.model))
+        axis.set_title(plots.heading(title(run), run.model))
         axis.set(xlabel="tokens decoded per item", ylabel="" if number % 2 else "per cent")
-    add_legend(figure, "lower", *axes[0][0].get_legend_handles_labels())
-    settle_labels(figure)
+    plots.add_legend(figure, "lower", *axes[0][0].get_legend_handles_labels())
+    plots.settle_labels(figure)
     return figure
 
 
@@ -265,3 +254,68 @@ def _draw_judge(axis: Any, rows: list[dict[str, Any]], marker: str) -> None:
     name = f"pruned by {scorer.title}"
     large = [(r["tokens"], r["value"]) for r in rows if r["method"] == CHOSEN]
     axis.plot(*np.array(large or [(np.nan, np.nan)]).T, **look, markersize=6, label=name)
+
+
+def schedules(n: int) -> list[Schedule]:
+    """The schedules that are compared for n candidates: "half" first, then of one and of two."""
+    choices = [check_schedule("half", n)]
+    choices += [((tokens, n // part),) for tokens in CHECKPOINTS for part in PARTS]
+    for first, second in combinations(CHECKPOINTS, 2):
+        choices += [((first, n // part), (second, n // (2 * part))) for part in PARTS[:2]]
+    kept = [
+        schedule for schedule in dict.fromkeys(choices) if all(keep > 0 for _, keep in schedule)
+    ]
+    return [schedule for schedule in kept if schedule[0][1] < n]
+
+
+def schedule_text(schedule: Schedule) -> str:
+    """As `--prune` takes it."""
+    return ",".join(f"{tokens}:{keep}" for tokens, keep in schedule)
+
+
+def tokens_drawn(run: Run) -> Array:
+    """(items, n): how many tokens were drawn for each candidate, its end token among them."""
+    ended = np.array([finish == "end" for finish in run.finish])
+    return run.grid((run.lengths + ended).astype(np.float64))
+
+
+def prefix_scores(run: Run, scorer: str, tokens: Iterable[int]) -> dict[int, Array]:
+    """By tokens, (items, n): the scores of what the candidates said until then."""
+    flat = run.signals()
+    place = np.concatenate([np.empty(0), *map(np.arange, run.lengths)])  # of each token
+    scores = {}
+    for count in tokens:
+        kept = place < count
+        log_prob, lookback, certainty, entropy = (flat[name][kept] for name in SIGNALS)
+        lengths, texts = np.minimum(run.lengths, count), ("",) * len(run.lengths)
+        batch = SignalBatch(lengths, run.sizes, texts, log_prob, lookback, certainty, entropy)
+        scores[count] = run.grid(get_scorer(scorer).of_batch(batch, run.defaults, {}))
+    return scores
+
+
+def prune(scores: Mapping[int, Array], drawn: Array, schedule: Schedule) -> Array:
+    """(items, n): after how many tokens each candidate is pruned; NaN for never.
+
+    Args:
+        scores: by tokens, (items, n): of what was said until then.
+        drawn: (items, n), how many tokens each draws if it is let; NaN where there is none.
+        schedule: when how many go on.
+    """
+    pruned = np.full(drawn.shape, np.nan)
+    for tokens, keep in schedule:
+        left = np.isnan(pruned) & ~np.isnan(drawn)
+        ends = left & (drawn > tokens) & (_places(scores[tokens], left) >= keep)
+        pruned[ends] = tokens
+    return pruned
+
+
+def _places(scores: Array, left: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """(items, n): the place of each in its row, from the best; as `best_first` orders them."""
+    keys = (-np.nan_to_num(scores), np.isnan(scores), ~left)  # the last decides first; ties stay
+    order = np.lexsort(keys, axis=-1)
+    return np.asarray(np.argsort(order, axis=-1))
+
+
+def tokens_left(drawn: Array, pruned: Array) -> Array:
+    """(items,): how many tokens are drawn for all candidates, each until it ends or is pruned."""
+    return np.asarray(np.nansum(np.where(np.isnan(pruned), drawn, pruned), axis=1))

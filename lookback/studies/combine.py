@@ -15,7 +15,6 @@ from lookback.studies.common.base import Result, Runs, StudyError, study, title
 from lookback.studies.common.budgets import AVERAGE
 from lookback.studies.common.plots import MUTED, Dots, dot_legend, dots, in_style
 from lookback.studies.common.selection import (
-    Combination,
     bootstrap_means,
     choose_on_other_half,
     has_scores,
@@ -23,6 +22,7 @@ from lookback.studies.common.selection import (
     interval,
     outcome,
     own_methods,
+    quality_of_picks,
 )
 from lookback.studies.common.tables import Cell, Table
 
@@ -37,6 +37,8 @@ SCORERS = (
 )
 """What is combined by default, as far as the runs have scores of it; users' own follow."""
 GAINS = ("ranks", "mix")
+WEIGHTS = np.linspace(0, 1, 11).round(1)
+"""Of the first scorer in a mix; the second has the rest."""
 NOTES = [
     "Ranks: the candidate with the highest mean of its two ranks among the N. Mix: of w times the "
     "first scorer's score and 1 - w times the second's, each standardised among the N, the w of 0, "
@@ -73,37 +75,98 @@ def combine(
     rows: list[Row] = []
     tables = []
     for model, group in groupby(in_order(runs.largest), key=lambda run: run.model):
-        found, taken = [], []
+        combined, taken = [], []
         # A seed per run: its pairs see the same samples, other benchmarks samples of their own.
         for number, run in enumerate(group):
             for n in runs.budgets(run):
                 names = _names(run, n, scorers)
                 pairs = [Combination(run, n, *two, splits, seed) for two in combinations(names, 2)]
-                found += [(pair, number) for pair in pairs]
+                combined += [(pair, number) for pair in pairs]
                 taken.append(_taken(run, n, names, pairs, splits, seed))
-        here = [_row(pair, number) for pair, number in found]
-        here += _averages(model, found)
+        here = [_row(pair, number) for pair, number in combined]
+        here += _averages(model, combined)
         rows += here
         tables += [_pairs_table(model, here), _taken_table(model, taken)]
-    told = [note.format(splits=splits) for note in NOTES]
-    return Result(rows, tables, _figure(rows), told)
+    notes = [note.format(splits=splits) for note in NOTES]
+    return Result(rows, tables, _figure(rows), notes)
+
+
+def ranks_within(scores: Array) -> Array:
+    """(items, n): the rank of each candidate among its item's, from 1 for the lowest.
+
+    Equal ones share the mean of their ranks; what has no score has no rank.
+    """
+    below = (scores[:, None, :] < scores[:, :, None]).sum(2)
+    equal = (scores[:, None, :] == scores[:, :, None]).sum(2)
+    return np.where(np.isnan(scores), np.nan, below + (equal + 1) / 2)
+
+
+def standardised(scores: Array) -> Array:
+    """(items, n): less the item's mean, over its standard deviation; 0 where all are equal."""
+    known = np.isfinite(scores)
+    count = np.maximum(known.sum(1, keepdims=True), 1)
+    mean = np.where(known, scores, 0.0).sum(1, keepdims=True) / count
+    apart = np.where(known, scores - mean, 0.0)
+    spread = np.sqrt((apart**2).sum(1, keepdims=True) / count)
+    even = spread <= 1e-12 * np.maximum(1.0, np.abs(mean))
+    standard = np.where(even, 0.0, apart / np.where(even, 1.0, spread))
+    return np.where(known, standard, np.nan)
+
+
+def mixed_outcomes(first: Array, second: Array, quality: Array) -> Array:
+    """(items, weights): the quality of what each mix of two scorers picks.
+
+    At the ends it is what each of them picks by itself, ties and all.
+    """
+    a, b = standardised(first), standardised(second)
+    mixes = [second, *(w * a + (1 - w) * b for w in WEIGHTS[1:-1]), first]
+    return np.stack([quality_of_picks(mix, quality) for mix in mixes], 1)
+
+
+class Combination:
+    """What two scorers are worth together, in per cent, an item each.
+
+    Attributes:
+        alone: (items, 2), each by itself.
+        better: (items,), the better of the two on the other half of the items.
+        ranks: (items,), by the mean of their ranks.
+        grid: (items, weights), by each mix.
+        mix: (items,), by the mix that is best on the other half.
+        weight: the first scorer's mean weight in it.
+    """
+
+    def __init__(self, run: Run, n: int, first: str, second: str, splits: int, seed: int) -> None:
+        self.run, self.n, self.names = run, n, (first, second)
+        scores = [run.scores(name, n) for name in self.names]
+        quality = 100 * run.quality(n)
+        self.alone = np.stack([quality_of_picks(values, quality) for values in scores], 1)
+        ranks = ranks_within(scores[0]) + ranks_within(scores[1])
+        self.ranks = quality_of_picks(ranks, quality)
+        self.grid = mixed_outcomes(scores[0], scores[1], quality)
+        self.better, _ = choose_on_other_half(self.alone, splits, seed)
+        self.mix, counts = choose_on_other_half(self.grid, splits, seed)
+        self.weight = float(counts @ WEIGHTS / counts.sum())
+
+    def gain(self, name: str) -> Array:
+        """(items,), in points over the better of the two alone."""
+        return np.asarray(getattr(self, name) - self.better)
 
 
 def _names(run: Run, n: int, scorers: str | Sequence[str] | None) -> list[str]:
     """Those of which a run has scores that can be mixed."""
-    asked = scorers.split(",") if isinstance(scorers, str) else scorers
-    names = [*SCORERS, *own_methods([run])] if asked is None else [name.strip() for name in asked]
+    wanted = scorers.split(",") if isinstance(scorers, str) else scorers
+    names = [*SCORERS, *own_methods([run])] if wanted is None else [name.strip() for name in wanted]
     for name in names:
         scorer = get_scorer(name)
         if scorer.expected is not None or scorer.needs == "truth":
             raise StudyError(f"scorers: {name} gives no scores that could be mixed with others'")
-    found = [name for name in dict.fromkeys(names) if has_scores(run, name, n)]
-    if len(found) < 2:
+    scored = [name for name in dict.fromkeys(names) if has_scores(run, name, n)]
+    if len(scored) < 2:
         raise StudyError(
-            f"{run.path} has scores of {len(found)} of {', '.join(names)} for N = {n}: there is no "
-            "pair to combine"
+            f"{run.path} has scores of {len(scored)} of {', '.join(names)} for N = {n}: there is "
+            "no pair to combine"
         )
-    return found
+    return scored
 
 
 def _row(both: Combination, seed: int) -> Row:
@@ -124,11 +187,11 @@ def _numbers(name: str, value: float, draws: Array) -> dict[str, float]:
     return {key: round(number, 9) for key, number in named.items()}  # 0 is 0, not 1e-15
 
 
-def _averages(model: str, found: Sequence[tuple[Combination, int]]) -> list[Row]:
+def _averages(model: str, combined: Sequence[tuple[Combination, int]]) -> list[Row]:
     """Of each N and pair the mean over benchmarks, if there are several and all have it."""
-    benchmarks = {(pair.n, number) for pair, number in found}
+    benchmarks = {(pair.n, number) for pair, number in combined}
     by_pair: dict[tuple[int, tuple[str, str]], list[tuple[Combination, int]]] = {}
-    for pair, number in found:
+    for pair, number in combined:
         by_pair.setdefault((pair.n, pair.names), []).append((pair, number))
     rows = []
     for (n, names), here in by_pair.items():
@@ -138,12 +201,14 @@ def _averages(model: str, found: Sequence[tuple[Combination, int]]) -> list[Row]
         row: Row = {"model": model, "benchmark": AVERAGE, "N": n}
         row |= dict(zip(("first", "second"), names, strict=True))
         for key in ("first_value", "second_value", "better", *GAINS):
-            row[key] = float(np.mean([one[key] for one in each]))
+            row[key] = float(np.mean([other[key] for other in each]))
         for name in GAINS:
             draws = np.mean([bootstrap_means(p.gain(name), number) for p, number in here], axis=0)
             value = float(np.mean([p.gain(name).mean() for p, _ in here]))
             row |= _numbers(f"{name}_gain", value, draws)
-        rows.append(row | {"weight": float(np.mean([one["weight"] for one in each])), "items": 0})
+        rows.append(
+            row | {"weight": float(np.mean([other["weight"] for other in each])), "items": 0}
+        )
     return rows
 
 

@@ -12,7 +12,7 @@ from lookback.studies.common.base import Result, Runs, study, title
 from lookback.studies.common.budgets import join_budgets
 from lookback.studies.common.controls import Pair, control_pairs, fewer_notes
 from lookback.studies.common.plots import MUTED, add_legend, heading, in_style, tiles
-from lookback.studies.common.selection import bootstrap_means, interval, quality_of_picks
+from lookback.studies.common.selection import estimate, quality_of_picks
 from lookback.studies.common.tables import Table
 from lookback.studies.common.words import find_mentions, mention_aucs, mentioning_benchmark
 
@@ -99,14 +99,9 @@ def _selection(pair: Pair) -> list[dict[str, Any]]:
     outcomes = {name: quality_of_picks(s, quality) for name, s in swap_factors(pair).items()}
     rows = []
     for name, values in (outcomes | {"random selection": np.nanmean(quality, axis=1)}).items():
-        row, drop = _row(pair, "outcome", name), outcomes["none"] - values
-        row["value"], row["drop"] = float(values.mean()), float(drop.mean())
-        row["low"], row["high"] = interval(bootstrap_means(values))
-        row["drop_low"], row["drop_high"] = interval(bootstrap_means(drop))
-        more = outcomes["A"] - values
-        row["over_a"] = float(more.mean())
-        row["over_a_low"], row["over_a_high"] = interval(bootstrap_means(more))
-        rows.append(row)
+        row = _row(pair, "outcome", name) | estimate(values)
+        row |= estimate(outcomes["none"] - values, "drop")
+        rows.append(row | estimate(outcomes["A"] - values, "over_a"))
     return rows
 
 

@@ -60,18 +60,18 @@ def disagreements(
     ]
     several = in_order(runs.largest)
     for run in several:
-        found = sample_cases(run, runs.budget(run), first, second, cases, seed)
-        sample = [row for row in found if row["set"]]
-        rows += found
+        differing = sample_cases(run, runs.budget(run), first, second, cases, seed)
+        sample = [row for row in differing if row["set"]]
+        rows += differing
         name = f"{title(run)}, {run.model}"
         lines.append([f"Automatic, {name}, drawn", *verdict_counts(sample)])
-        lines.append([f"Automatic, {name}, all", *verdict_counts(found)])
+        lines.append([f"Automatic, {name}, all", *verdict_counts(differing)])
         fewer = "" if len(sample) == cases else f" (fewer than the {cases} asked for)"
         notes.append(
-            f"{name}: {len(found)} disagreements in {len(run.ids)} items, N={runs.budget(run)}; "
-            f"{len(sample)} drawn{fewer}."
+            f"{name}: {len(differing)} disagreements in {len(run.ids)} items, "
+            f"N={runs.budget(run)}; {len(sample)} drawn{fewer}."
         )
-        unjudged = sum(not has_verdict(row) for row in found)
+        unjudged = sum(not has_verdict(row) for row in differing)
         if unjudged:
             notes.append(f"{name}: {unjudged} disagreements have no quality and are not counted.")
         added, missing = _files(run, sample, _prefix(run, several), scorers)
@@ -101,13 +101,13 @@ def _files(
         return {}, ""
     image, reasons, cases, keyed = item_images(run), [], [], []
     for row in sorted(sample, key=lambda row: (row["set"], row["case"])):
-        found, place = image(row["item"]), (row["set"], row["case"])
-        reasons += [found] if isinstance(found, str) else []
-        uri = None if isinstance(found, str) else image_uri(found, LARGEST)
+        picture, place = image(row["item"]), (row["set"], row["case"])
+        reasons += [picture] if isinstance(picture, str) else []
+        uri = None if isinstance(picture, str) else image_uri(picture, LARGEST)
         cases.append(Case(*place, row["question"], (row["A1"], row["A2"]), uri))
         quality = _known(row["A1_quality"]), _known(row["A2_quality"])
         keyed.append(KeyCase(*place, row["id"], (row["A1_scorer"], row["A2_scorer"]), quality))
-    picks = [Pick(one.name, one.title, one.color) for one in scorers]
+    picks = [Pick(scorer.name, scorer.title, scorer.color) for scorer in scorers]
     about = {"model": run.model, "benchmark": title(run), "n": sample[0]["N"]}
     files = folder_files(cases, keyed, *picks, **about)
     missing = f"{len(reasons)} images are missing: {reasons[0]}" if reasons else ""

@@ -95,7 +95,7 @@ def _outcome(key: Key, rows: list[dict[str, Any]], votes: Sequence[Vote]) -> Tab
 
 
 def _count(verdicts: Any) -> list[str]:
-    return verdict_counts([{"verdict": one} for one in verdicts])
+    return verdict_counts([{"verdict": value} for value in verdicts])
 
 
 class Agreement(NamedTuple):
@@ -121,7 +121,7 @@ def agreement(counts: Array) -> Agreement:
     sizes = [int(total) for total in totals if total >= 2]
     if not sizes:
         return Agreement(none, none, 0, 0)
-    size = max(set(sizes), key=lambda one: (sizes.count(one), one))
+    size = max(set(sizes), key=lambda votes: (sizes.count(votes), votes))
     even, paired = counts[totals == size], counts[totals >= 2]
     kappa = float(fleiss_kappa(even)), *kappa_interval(even)
     alpha = float(krippendorff_alpha(paired)), *alpha_interval(paired)
@@ -134,11 +134,11 @@ def _agreement(rows: list[dict[str, Any]]) -> Table:
     groups = [(f"Set {s}", [row for row in rows if row["set"] == s]) for s in sets]
     lines = []
     for name, here in groups + ([("All", rows)] if len(sets) > 1 else []):
-        found = agreement(_votes(here))
+        result = agreement(_votes(here))
         judged = sum(row["votes"] > 0 for row in here)
         votes = sum(row["votes"] for row in here)
-        even = f"{found.even} x {found.size}" if found.even else "-"
-        numbers = _with_interval(*found.kappa), _with_interval(*found.alpha)
+        even = f"{result.even} x {result.size}" if result.even else "-"
+        numbers = _with_interval(*result.kappa), _with_interval(*result.alpha)
         lines.append([name, f"{judged} of {len(here)}", str(votes), even, *numbers])
     names = ("Set", "Judged", "Votes", "κ over", "κ", "α")
     caption = (
@@ -249,4 +249,4 @@ def _figure(key: Key, rows: list[dict[str, Any]]) -> Any:
 
 
 def _one_hot(verdicts: Any) -> Array:
-    return np.array([[one == kind for kind in VERDICTS] for one in verdicts], dtype=np.float64)
+    return np.array([[value == kind for kind in VERDICTS] for value in verdicts], dtype=np.float64)

@@ -9,6 +9,7 @@ import numpy as np
 
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
+from lookback.studies.common import plots
 from lookback.studies.common.base import Result, Runs, study, title
 from lookback.studies.common.controls import (
     BINS,
@@ -20,15 +21,6 @@ from lookback.studies.common.controls import (
     mean_agreement,
     overlap,
     same_picks,
-)
-from lookback.studies.common.plots import (
-    INK,
-    SMALL,
-    add_legend,
-    heading,
-    in_style,
-    panels,
-    whiskers,
 )
 from lookback.studies.common.selection import bootstrap_means, interval, own_methods, titles
 from lookback.studies.common.tables import Table
@@ -124,23 +116,23 @@ def _printed(row: dict[str, Any] | None) -> str:
     return "-" if row is None or np.isnan(row["agreement"]) else f"{row['agreement']:.3f}"
 
 
-@in_style
+@plots.in_style
 def _figure(pairs: list[Pair], rows: list[dict[str, Any]], own: list[str]) -> Any:
     """SC's distributions above, a panel per run; agreement below."""
     across = min(4, len(pairs))
     above = -(-len(pairs) // across)
-    figure, axes = panels(above + 1, across, height=1.9, sharex="row", sharey="row")
+    figure, axes = plots.panels(above + 1, across, height=1.9, sharex="row", sharey="row")
     for axis, pair in zip(axes.flat, pairs, strict=False):
         _draw_distributions(axis, pair)
-        axis.set_title(heading(title(pair.run), pair.run.model, across=across))
+        axis.set_title(plots.heading(title(pair.run), pair.run.model, across=across))
     for axis in axes.flat[len(pairs) :]:
         axis.remove()
     for line in axes[:above]:
         line[0].set_ylabel("density")
-    add_legend(figure, "upper", *axes[0, 0].get_legend_handles_labels())
+    plots.add_legend(figure, "upper", *axes[0, 0].get_legend_handles_labels())
     bars = figure.add_subplot(axes[0, 0].get_gridspec()[above, :])
     _bars(bars, rows, [f"{title(pair.run)}\n{pair.run.model}" for pair in pairs], own)
-    add_legend(figure, "lower", *bars.get_legend_handles_labels())
+    plots.add_legend(figure, "lower", *bars.get_legend_handles_labels())
     return figure
 
 
@@ -149,7 +141,8 @@ def _draw_distributions(axis: Any, pair: Pair) -> None:
     sc = get_scorer("self_certainty")
     both = _responses(*pair.scores(sc.name))
     edges, *shares = histograms(*both)
-    looks = ((sc.color, f"{sc.title} with image", "-"), (INK, f"{sc.title} without image", "--"))
+    labels = (f"{sc.title} with image", f"{sc.title} without image")
+    looks = zip((sc.color, plots.INK), labels, ("-", "--"), strict=True)
     for values, share, (color, label, style) in zip(both, shares, looks, strict=True):
         density = share / np.diff(edges)
         axis.stairs(density, edges, fill=True, alpha=0.2, color=color, linewidth=0)
@@ -181,12 +174,12 @@ def _bars(axis: Any, rows: list[dict[str, Any]], setups: list[str], own: list[st
         here = [cells.get((setup, *key)) for setup in setups]
         ends = [[np.nan if r is None else r[k] for r in here] for k in ("agreement", "low", "high")]
         axis.bar(at, ends[0], step - 0.02, label=label, **look)
-        whiskers(axis, at, *ends)
+        plots.whiskers(axis, at, *ends)
         for center, height, _, high, line in zip(at, *ends, chance, strict=True):
             if np.isfinite(height):
                 _write_above(axis, center, max(high, line), f"{height:.2f}")
-    axis.hlines(chance, x - 0.4, x + 0.4, INK, "--", linewidth=1, label="random, 1/N")
-    axis.set_xticks(x, [heading(*s.split("\n"), across=len(setups)) for s in setups])
+    axis.hlines(chance, x - 0.4, x + 0.4, plots.INK, "--", linewidth=1, label="random, 1/N")
+    axis.set_xticks(x, [plots.heading(*s.split("\n"), across=len(setups)) for s in setups])
     axis.set(ylabel="top-1 agreement", xlim=(-0.6, len(setups) - 0.4))
     axis.grid(visible=False, axis="x")
     axis.margins(y=0.15)
@@ -194,6 +187,5 @@ def _bars(axis: Any, rows: list[dict[str, Any]], setups: list[str], own: list[st
 
 def _write_above(axis: Any, x: float, y: float, words: str) -> None:
     """A number above a bar, its whisker and the line of chance: on none of them."""
-    axis.annotate(
-        words, (x, y), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=SMALL
-    )
+    look = {"ha": "center", "va": "bottom", "fontsize": plots.SMALL}
+    axis.annotate(words, (x, y), (0, 2), textcoords="offset points", **look)

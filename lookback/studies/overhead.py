@@ -29,8 +29,8 @@ def overhead(runs: Runs, items: int = 50) -> Result:
     """
     if items < 1:
         raise StudyError(f"items = {items}: must be at least 1")
-    found = [(run, _rows(run, items, runs.budget(run))) for run in in_order(runs.largest)]
-    rows = [row for _, here in found for row in here]
+    timed = [(run, _rows(run, items, runs.budget(run))) for run in in_order(runs.largest)]
+    rows = [row for _, here in timed for row in here]
     notes = [
         "Times of scorers that look again were recorded by the run: they are of its machine and "
         "threads. Those of the others are of this machine, now: one item at a time, the best of "
@@ -40,14 +40,14 @@ def overhead(runs: Runs, items: int = 50) -> Result:
         "The paper's times are of other machines, and those of LLaVA-1.5 of another one than those "
         "of the other models: compare scorers within a run.",
     ]
-    for run, _ in found:
+    for run, _ in timed:
         timings = run.read_timings()
         if run.recorded and timings.unrecorded:
             notes.append(
                 f"{title(run)}, {run.model}: {timings.unrecorded} of {timings.of} files of "
                 "recorded times have no checksum: the run was begun by an older version."
             )
-    return Result(rows, [_table(*one) for one in found], _figure(found), notes)
+    return Result(rows, [_table(*pair) for pair in timed], _figure(timed), notes)
 
 
 def _rows(run: Run, items: int, n: int) -> list[dict[str, Any]]:
@@ -68,11 +68,11 @@ def _rows(run: Run, items: int, n: int) -> list[dict[str, Any]]:
 
 def _recorded(run: Run) -> dict[str, list[float]]:
     """Of each recorded scorer the milliseconds per response, an item each."""
-    found: dict[str, list[float]] = {name: [] for name in run.recorded}
+    times: dict[str, list[float]] = {name: [] for name in run.recorded}
     for row in run.timings():
-        if row["stage"] in found and row["responses"]:
-            found[row["stage"]].append(row["ms"] / row["responses"])
-    return {name: values for name, values in found.items() if values}
+        if row["stage"] in times and row["responses"]:
+            times[row["stage"]].append(row["ms"] / row["responses"])
+    return {name: values for name, values in times.items() if values}
 
 
 def _measured(run: Run, items: int, n: int) -> dict[str, list[float]]:
@@ -83,7 +83,7 @@ def _measured(run: Run, items: int, n: int) -> dict[str, list[float]]:
         some[0].scores(name)  # the first call loads and warms what the others need not
     # All scorers on an item, then the next: what else the machine does hits them alike.
     times = [{name: _best(candidates, name) for name in names} for candidates in some]
-    return {name: [one[name] for one in times] for name in names}
+    return {name: [timing[name] for timing in times] for name in names}
 
 
 def _complete(candidates: Candidates) -> Candidates:
@@ -130,12 +130,12 @@ def _table(run: Run, rows: list[dict[str, Any]]) -> Table:
 
 
 @in_style
-def _figure(found: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
-    most = max(len(rows) for _, rows in found)
-    figure, axes = tiles(len(found), across=2, height=0.16 * most + 1, sharex="row")
-    every = [row["ms"] for _, rows in found for row in rows]
+def _figure(timed: list[tuple[Run, list[dict[str, Any]]]]) -> Any:
+    most = max(len(rows) for _, rows in timed)
+    figure, axes = tiles(len(timed), across=2, height=0.16 * most + 1, sharex="row")
+    every = [row["ms"] for _, rows in timed for row in rows]
     log = max(every) > 100 * min(every)  # one scale for all panels
-    for (run, rows), (axis,) in zip(found, axes, strict=True):
+    for (run, rows), (axis,) in zip(timed, axes, strict=True):
         ms, std = np.array([[r["ms"], r["std"]] for r in rows]).T
         low = np.minimum(std, 0.9 * ms)  # a log axis has no zero
         names, colors = zip(*(_look(r["scorer"]) for r in rows), strict=True)

@@ -10,18 +10,8 @@ import numpy as np
 
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
+from lookback.studies.common import plots
 from lookback.studies.common.base import Result, Runs, study, title
-from lookback.studies.common.plots import (
-    MARKERS,
-    add_legend,
-    heading,
-    in_style,
-    label_end,
-    line_styles,
-    settle_labels,
-    tiles,
-    whiskers,
-)
 from lookback.studies.common.selection import (
     bootstrap_means,
     in_order,
@@ -45,7 +35,7 @@ Curves = list[tuple[Run, list[dict[str, Any]]]]
 def scaling(runs: Runs) -> Result:
     """Best of N against N, a panel per run, with a 95 % band for LookBack."""
     methods = scaling_methods(runs)
-    found = [
+    curves = [
         (run, [row for method in methods for row in _curve(run, method, _most(runs, run))])
         for run in in_order(runs.largest)
     ]
@@ -55,9 +45,9 @@ def scaling(runs: Runs) -> Result:
         "Intervals: the middle 95 % of 2,000 bootstrap samples of items. Drawn are LookBack's (the "
         "band) and those of single points (whiskers); the CSV has all.",
     ]
-    rows = [row for _, here in found for row in here]
-    tables = [_table(run, here, methods, runs.ns or ()) for run, here in found]
-    return Result(rows, tables, _figure(found, methods), notes)
+    rows = [row for _, here in curves for row in here]
+    tables = [_table(run, here, methods, runs.ns or ()) for run, here in curves]
+    return Result(rows, tables, _figure(curves, methods), notes)
 
 
 def scaling_methods(runs: Runs) -> list[str]:
@@ -71,13 +61,13 @@ def _most(runs: Runs, run: Run) -> int:
 
 
 def _curve(run: Run, method: str, most: int) -> list[dict[str, Any]]:
-    found = outcomes(run, method, range(1, most + 1))
-    if not found:
+    by_n = outcomes(run, method, range(1, most + 1))
+    if not by_n:
         return []
-    values = 100 * np.stack(list(found.values()), axis=1)  # (items, N)
+    values = 100 * np.stack(list(by_n.values()), axis=1)  # (items, N)
     labels = {"model": run.model, "benchmark": title(run), "method": method}
     rows = []
-    for n, column, draws in zip(found, values.T, bootstrap_means(values).T, strict=True):
+    for n, column, draws in zip(by_n, values.T, bootstrap_means(values).T, strict=True):
         low, high = interval(draws)
         numbers = {"value": float(column.mean()), "low": low, "high": high, "items": len(column)}
         rows.append(labels | {"N": n} | numbers)
@@ -97,15 +87,16 @@ def _table(run: Run, rows: list[dict[str, Any]], methods: list[str], asked: Sequ
     return Table(header, lines, caption, "fig:N_Scaling", rules)
 
 
-@in_style
-def _figure(found: Curves, methods: list[str]) -> Any:
+@plots.in_style
+def _figure(curves: Curves, methods: list[str]) -> Any:
     """A panel per run; lines are named where they end, those that are points alone in a legend."""
-    most = max(len({row["method"] for row in rows}) for _, rows in found)
-    figure, axes = tiles(len(found), across=2, height=max(2.1, 0.13 * most + 0.9), sharey="row")
-    markers = dict(zip(filter(_scores_sets, methods), cycle(MARKERS[1:]), strict=False))
+    most = max(len({row["method"] for row in rows}) for _, rows in curves)
+    height = max(2.1, 0.13 * most + 0.9)
+    figure, axes = plots.tiles(len(curves), across=2, height=height, sharey="row")
+    markers = dict(zip(filter(_scores_sets, methods), cycle(plots.MARKERS[1:]), strict=False))
     lines = ["lookback", *(method for method in methods if method != "lookback")]
-    looks, points = line_styles(lines), {}
-    for number, ((run, rows), (axis,)) in enumerate(zip(found, axes, strict=True)):
+    looks, points = plots.line_styles(lines), {}
+    for number, ((run, rows), (axis,)) in enumerate(zip(curves, axes, strict=True)):
         last = max(row["N"] for row in rows)
         for method in dict.fromkeys(row["method"] for row in rows):
             here = [row for row in rows if row["method"] == method]
@@ -113,14 +104,14 @@ def _figure(found: Curves, methods: list[str]) -> Any:
                 points[method] = _draw_points(axis, here, markers.get(method, "o"))
             else:
                 _draw_line(axis, here, looks[method])
-        axis.set_title(heading(title(run), run.model))
+        axis.set_title(plots.heading(title(run), run.model))
         axis.set(xlabel="N", xticks=ticks_of_n(last), ylabel="" if number % 2 else "per cent")
         axis.margins(x=0.02)
     if points:
         named = [method for method in methods if method in points]
         handles = [points[method] for method in named]
-        add_legend(figure, "lower", handles, titles(named))
-    settle_labels(figure)
+        plots.add_legend(figure, "lower", handles, titles(named))
+    plots.settle_labels(figure)
     return figure
 
 
@@ -134,13 +125,13 @@ def _draw_line(axis: Any, rows: list[dict[str, Any]], look: dict[str, Any]) -> N
     )
     if ours:
         axis.fill_between(n, low, high, color=scorer.color, alpha=0.15, linewidth=0)
-    label_end(axis, n, values, scorer.title, scorer.color)
+    plots.label_end(axis, n, values, scorer.title, scorer.color)
 
 
 def _draw_points(axis: Any, rows: list[dict[str, Any]], marker: str) -> Any:
     """Those of a method that was asked about so many candidates at once, with whiskers."""
     n, values, low, high = ([row[key] for row in rows] for key in ("N", "value", "low", "high"))
-    whiskers(axis, n, values, low, high)
+    plots.whiskers(axis, n, values, low, high)
     color = get_scorer(rows[0]["method"]).color
     (drawn,) = axis.plot(n, values, linestyle="", marker=marker, color=color, zorder=4)
     return drawn

@@ -40,10 +40,10 @@ def seeds(runs: Runs, n: int | None = None) -> Result:
     """
     if n is not None and n < 1:
         raise StudyError(f"n = {n}: must be at least 1")
-    found = _groups(runs, n)
-    groups = [group for _, group in found]
+    groups_by_n = _groups(runs, n)
+    groups = [group for _, group in groups_by_n]
     methods = [*paper_methods(), *own_methods(run for group in groups for run in group)]
-    rows = [row for count, group in found for m in methods for row in _rows(group, m, count)]
+    rows = [row for count, group in groups_by_n for m in methods for row in _rows(group, m, count)]
     notes = ["Std, and the whiskers: the sample's (divided by the number of seeds - 1)."]
     for group in groups:
         named = ", ".join(str(run.seed) for run in group)
@@ -82,13 +82,13 @@ def _asked(runs: Runs, same: list[Run], n: int | None) -> list[int]:
     return sorted(runs.ns or {count for run in same for count in runs.budgets(run)}, reverse=True)
 
 
-def _most_seeds(same: list[Run], asked: list[int]) -> tuple[int, list[Run]]:
+def _most_seeds(same: list[Run], counts: list[int]) -> tuple[int, list[Run]]:
     """The N that most seeds have, of several the largest; and the first run of each seed, by it."""
-    found: list[tuple[int, list[Run]]] = []
-    for count in asked:
+    groups: list[tuple[int, list[Run]]] = []
+    for count in counts:
         by_seed = {run.seed: run for run in reversed(same) if run.has_draw(count)}
-        found.append((count, [by_seed[seed] for seed in sorted(by_seed, key=lambda s: s or 0)]))
-    return max(found, key=lambda one: len(one[1]))  # the first of them
+        groups.append((count, [by_seed[seed] for seed in sorted(by_seed, key=lambda s: s or 0)]))
+    return max(groups, key=lambda group: len(group[1]))  # the first of them
 
 
 def _settings(run: Run) -> str:

@@ -60,10 +60,10 @@ def sensitivity(runs: Runs, alpha: float = 0.25, lam: float = 1.25) -> Result:
         runs: the reported setting is each run's own.
         alpha, lam: the setting for all models and benchmarks.
     """
-    found = in_order(runs.largest)
-    baselines = [m for m in (*paper_methods(), *own_methods(found)) if m != "lookback"]
+    ordered = in_order(runs.largest)
+    baselines = [m for m in (*paper_methods(), *own_methods(ordered)) if m != "lookback"]
     setups = [
-        setup for run in found for setup in _setups(run, runs.budgets(run), baselines, alpha, lam)
+        setup for run in ordered for setup in _setups(run, runs.budgets(run), baselines, alpha, lam)
     ]
     rows = [
         {"model": s.run.model, "benchmark": title(s.run), "N": s.n}
@@ -81,7 +81,7 @@ def sensitivity(runs: Runs, alpha: float = 0.25, lam: float = 1.25) -> Result:
         "Figure: a cell reaches half way to the next setting, on a log scale of α, whose steps are "
         "uneven. The star is the reported setting.",
     ]
-    tables = [_range(found, setups), _global(setups, alpha, lam)]
+    tables = [_range(ordered, setups), _global(setups, alpha, lam)]
     return Result(rows, tables, _figure({s.run: s for s in setups}), notes)
 
 
@@ -183,6 +183,6 @@ def _draw_setting(axis: Any, run: Run, lams: Array, alphas: Array) -> Any:
 
 def _edges(values: ArrayLike) -> Array:
     """Where the cells of a grid's values end: half way to the next, as far beyond the last."""
-    found = np.asarray(values, dtype=float)
-    inner = (found[1:] + found[:-1]) / 2
-    return np.array([2 * found[0] - inner[0], *inner, 2 * found[-1] - inner[-1]])
+    centers = np.asarray(values, dtype=float)
+    inner = (centers[1:] + centers[:-1]) / 2
+    return np.array([2 * centers[0] - inner[0], *inner, 2 * centers[-1] - inner[-1]])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lookback.pages.tokens import Case, Response, tokens_page
+from lookback.pages.tokens import SIGNALS, Case, Response, color, shades, tokens_page
 from lookback.runs import Run
 from lookback.runs.again import item_images
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array, relevance, token_scores
 from lookback.signals import Candidate
+from lookback.studies.common import plots
 from lookback.studies.common.base import Result, Runs, StudyError, study, title
 from lookback.studies.common.selection import (
     has_scores,
@@ -20,7 +23,9 @@ from lookback.studies.common.selection import (
     picks,
     quality_of_picks,
 )
-from lookback.studies.common.typesetting import shaded_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NAME = "tokens"
 COMPARED = ("lookback", "self_certainty", "visual_lookback")
@@ -39,6 +44,8 @@ NOTES = [
     "shaded by exp(u_t) = p_t A_t^alpha (Eq. 4), before the weights q(t), which the CSV has.",
     RULE,
 ]
+WIDTH, LEFT, LABEL, MARGIN = 72 * plots.TWO_COLUMNS, 110.0, 48.0, 8.0  # of the page, in points
+SIZE, LINE, GAP = 8.0, 12.5, 6.0
 
 
 @study(
@@ -74,15 +81,15 @@ def tokens(runs: Runs, item: int | str | None = None, shown: int | None = None) 
         cases.append([])
         image = item_images(run)
         for name, row in chosen.items():
-            responses, found = _responses(run, n, row, shown)
+            responses, token_rows = _responses(run, n, row, shown)
             seen = image(int(run.places[row]))
             notes += [f"{run.ids[row]}: no image: {seen}"] if isinstance(seen, str) else []
-            told = _qualities(run, n, row) if item is None else ""
-            label = f"{name}{told}: {title(run)}, {run.model}"
+            qualities = _qualities(run, n, row) if item is None else ""
+            label = f"{name}{qualities}: {title(run)}, {run.model}"
             cases[-1].append(Case(label, run.questions[row], seen, responses))
             labels = {"model": run.model, "benchmark": title(run), "N": n}
             labels |= {"case": name, "id": run.ids[row]}
-            rows += [labels | one for one in found]
+            rows += [labels | values for values in token_rows]
     if not rows:
         wanted = f"no success and no failure to show: name an item with --set item=ID. {RULE}"
         raise StudyError(wanted if item is None else f"no run here has an item {item!r}")
@@ -107,14 +114,14 @@ def choose_cases(run: Run, n: int) -> dict[str, int]:
         n: of how many candidates of each is picked.
     """
     ours, theirs, best = _picked(run, n)
-    found: dict[str, int] = {}
+    cases: dict[str, int] = {}
     for name, right, difference in (
         ("Success", (ours >= FULL) & (theirs < ours), ours - theirs),
         ("Failure", (ours < best) & (ours <= best / 2), best - ours),
     ):
         if right.any():
-            found[name] = int(np.where(right, difference, -np.inf).argmax())
-    return found
+            cases[name] = int(np.where(right, difference, -np.inf).argmax())
+    return cases
 
 
 def _picked(run: Run, n: int) -> tuple[Array, Array, Array]:
@@ -152,16 +159,16 @@ def _responses(
     pickers = _pickers(scores, quality)
     responses, rows = [], []
     for index in list(pickers)[:most]:
-        by, one = ", ".join(pickers[index]), candidates[index]
-        if not len(one.signals):
+        by, candidate = ", ".join(pickers[index]), candidates[index]
+        if not len(candidate.signals):
             continue
         known = "-" if np.isnan(quality[index]) else f"{quality[index]:.2f}"
         ranks = [f"{name} {1 + int((v > v[index]).sum())}" for name, v in scores.items()]
         about = f"picked by {by} · quality {known} · rank of {len(candidates)}: "
-        values = _token_rows(one, run.defaults)
+        values = _token_rows(candidate, run.defaults)
         shaded = {"SC": "self_certainty", "A": "visual_lookback", "LookBack": "exp_token_score"}
         columns = {name: np.array([v[key] for v in values]) for name, key in shaded.items()}
-        responses.append(Response(about + ", ".join(ranks), one.tokens, columns))
+        responses.append(Response(about + ", ".join(ranks), candidate.tokens, columns))
         labels = {"candidate": index, "picked_by": by, "quality": float(quality[index])}
         rows += [labels | value for value in values]
     return responses, rows
@@ -179,14 +186,138 @@ def _pickers(scores: dict[str, Array], quality: Array) -> dict[int, list[str]]:
     return pickers
 
 
-def _token_rows(one: Candidate, defaults: dict[str, float]) -> list[dict[str, Any]]:
+def _token_rows(candidate: Candidate, defaults: dict[str, float]) -> list[dict[str, Any]]:
     """Everything about each token."""
-    score = token_scores(one.log_prob, one.visual_lookback, defaults["alpha"])
-    weight = relevance(one.visual_lookback, defaults["lam"])
-    numbers: dict[str, Any] = {"log_prob": one.log_prob, "visual_lookback": one.visual_lookback}
-    numbers |= {"self_certainty": one.self_certainty, "token_score": score}
+    score = token_scores(candidate.log_prob, candidate.visual_lookback, defaults["alpha"])
+    weight = relevance(candidate.visual_lookback, defaults["lam"])
+    numbers: dict[str, Any] = {
+        "log_prob": candidate.log_prob,
+        "visual_lookback": candidate.visual_lookback,
+    }
+    numbers |= {"self_certainty": candidate.self_certainty, "token_score": score}
     numbers |= {"exp_token_score": np.exp(score), "relevance": weight}
     return [
         {"t": t, "token": token} | {name: float(values[t]) for name, values in numbers.items()}
-        for t, token in enumerate(one.tokens)
+        for t, token in enumerate(candidate.tokens)
     ]
+
+
+@plots.in_style
+def shaded_figure(cases: Sequence[Case]) -> Figure:
+    """A figure of the cases, one below another: image and question left, responses right."""
+    figure, axes = plots.panels(1, 1, plots.TWO_COLUMNS, height=1)
+    figure.set_layout_engine("none")
+    paper = _Paper(axes[0, 0])
+    for case in cases:
+        paper.case(case)
+    height = paper.y + MARGIN
+    figure.set_size_inches(WIDTH / 72, height / 72)
+    axes[0, 0].set_position([0, 0, 1, 1])
+    axes[0, 0].set(xlim=(0, WIDTH), ylim=(height, 0))
+    axes[0, 0].set_axis_off()
+    return figure
+
+
+def break_lines(tokens: Sequence[str], widths: Sequence[float], limit: float) -> list[list[int]]:
+    """The tokens of each line: a new line where a word would pass the limit, and at a line break.
+
+    A word is a token that begins with a blank, with those behind it that do not; one that is
+    wider than a line is broken between its tokens.
+    """
+    lines: list[list[int]] = [[]]
+    used, ended = 0.0, False
+    for i, token in enumerate(tokens):
+        end = i + 1
+        while token[:1].isspace() and end < len(tokens) and not tokens[end][:1].isspace():
+            end += 1
+        word = sum(widths[i:end])
+        needed = word if word <= limit else widths[i]
+        breaks = ended or token.startswith("\n")
+        if lines[-1] and (used + needed > limit or breaks):
+            lines.append([])
+            used = 0.0
+        lines[-1].append(i)
+        used += widths[i]
+        ended = token.endswith("\n") and token != "\n"
+    return lines
+
+
+@cache
+def width(words: str) -> float:
+    """How wide a text is, in points, with the blanks at its ends."""
+    from matplotlib.backends.backend_agg import RendererAgg
+    from matplotlib.font_manager import FontProperties
+
+    # Between two letters, since blanks at the ends do not count; and large, since a width is a
+    # whole number of pixels.
+    renderer: Any = RendererAgg(1, 1, 72)  # type: ignore[no-untyped-call]
+    large = FontProperties(size=100)
+    wide, none = (
+        renderer.get_text_width_height_descent(f"x{middle}x", large, False)[0]
+        for middle in (words, "")
+    )
+    return float(wide - none) * SIZE / 100
+
+
+class _Paper:
+    """Axes in points, from the top left; `y` is the line that was written last."""
+
+    def __init__(self, axis: Any) -> None:
+        self.axis, self.y = axis, 0.0
+
+    def write(self, x: float, words: str, **look: Any) -> None:
+        look = {"fontsize": SIZE, "va": "baseline", "parse_math": False} | look
+        self.axis.text(x, self.y, words, **look)
+
+    def case(self, case: Case) -> None:
+        self.y += MARGIN + LINE
+        self.write(MARGIN, case.name, weight="bold", fontsize=SIZE + 1)
+        self.y = top = self.y + GAP
+        if not isinstance(case.image, str):
+            wide, high = case.image.size
+            self.y += LEFT * high / wide
+            extent = (MARGIN, MARGIN + LEFT, self.y, top)
+            self.axis.imshow(case.image, extent=extent, aspect="auto", zorder=1)
+        self.paragraph(MARGIN, case.question, LEFT)
+        lowest, self.y = self.y, top
+        for response in case.responses:
+            self.response(response)
+        self.y = max(self.y, lowest)
+
+    def paragraph(self, x: float, text: str, room: float, **look: Any) -> None:
+        """Plain text from the next line on; `room` is as if it were of the usual size."""
+        words = [f" {word}" for word in text.split()]
+        for line in break_lines(words, [width(word) for word in words], room):
+            self.y += LINE
+            self.write(x, "".join(words[i] for i in line).strip(), **look)
+
+    def response(self, response: Response) -> None:
+        """Its line, and its text once for each signal."""
+        left = 2 * MARGIN + LEFT
+        room = (WIDTH - MARGIN - left) * SIZE / plots.SMALL
+        self.paragraph(left, response.about, room, color=plots.MUTED, fontsize=plots.SMALL)
+        for signal, scores in response.scores.items():
+            self.y += LINE + 2
+            shade = plots.readable(get_scorer(SIGNALS[signal]).color)
+            self.write(left, signal, color=shade, weight="bold")
+            shaded = [color(signal, shade) for shade in shades(scores)]
+            self.tokens(left + LABEL, response.tokens, shaded)
+        self.y += GAP
+
+    def tokens(self, left: float, tokens: Sequence[str], colors: Sequence[str]) -> None:
+        """From this line on."""
+        from matplotlib.patches import Rectangle
+
+        shown = ["".join(c if c.isprintable() or c == "\n" else " " for c in t) for t in tokens]
+        widths = [width(token.replace("\n", "")) for token in shown]
+        for number, line in enumerate(break_lines(shown, widths, WIDTH - MARGIN - left)):
+            self.y += LINE if number else 0
+            x = left - width(" ") * shown[line[0]].startswith(" ")
+            for i in line:
+                bare = shown[i].strip()
+                start = x + width(shown[i].replace("\n", "").partition(bare)[0] if bare else "")
+                box = Rectangle((start, self.y - SIZE), width(bare), LINE - 2)
+                box.set(color=colors[i], linewidth=0, zorder=1)
+                self.axis.add_patch(box)
+                self.write(start, bare, zorder=2)
+                x += widths[i]

@@ -21,9 +21,9 @@ from lookback.benchmarks import get_benchmark
 from lookback.io.json_values import facts
 from lookback.pages import clean, image_uri, render
 from lookback.report import report
-from lookback.report.data import BUDGET, browser_data
+from lookback.report.browser import BUDGET, browser_data
 from lookback.report.figures import CARD, dark, with_dark_scheme
-from lookback.report.table import table_view
+from lookback.report.tables import table_view
 from lookback.runs import Run
 from lookback.runs.layout import shard_path
 from lookback.scores.base import get_scorer, scorers
@@ -252,14 +252,14 @@ def test_a_section_a_study(runs):
     notes = ["First `code` & note.", "Second."]
     text = report(runs, {"main": result(notes=notes), "seeds": "give `--seed` <again>"}, items=1)
     found = sections(text)
-    assert list(found) == ["findings", "items", "study-main", "study-seeds", "runs"]
+    assert list(found) == ["differences", "items", "study-main", "study-seeds", "runs"]
     assert "tab:main_results" in found["study-main"]
     assert html.escape(get_study("main").about) in found["study-main"]
     assert "First <code>code</code> &amp; note." in found["study-main"]
     assert "give <code>--seed</code> &lt;again&gt;" in found["study-seeds"]
     assert "<table" not in found["study-seeds"]
     assert re.findall(r'href="(#[^"]*)"', text.partition("<main>")[0])[1:] == [
-        "#findings",
+        "#differences",
         "#items",
         "#study-main",
         "#study-seeds",
@@ -420,7 +420,7 @@ def test_a_page_of_many_long_candidates_has_few_bytes_for_each(tmp_path):
     rest = len(text) - sum(map(len, data.blocks)) - sum(map(len, data.images))
     assert len(data.blocks) == 2
     assert sum(map(len, data.blocks)) < 850 * 40 * 25
-    assert rest < 100_000  # the index, the script, the style
+    assert rest < 105_000  # the index, the script, the style, a table of differences
     assert len(report([run], {}, items=0)) < rest < 1.2 * len(report([run], {}, items=0))
 
 
@@ -432,7 +432,7 @@ def test_all_items_as_far_as_the_budget_goes(tmp_path, monkeypatch):
     assert [run["first"] for run in data.index["runs"]] == [0, 3]
     one = browser_data(runs[:1], 20)
     block = len(one.blocks[0]) + sum(map(len, one.images))
-    monkeypatch.setattr("lookback.report.data.BUDGET", 2 * round(1.5 * block))
+    monkeypatch.setattr("lookback.report.browser.BUDGET", 2 * round(1.5 * block))
     # Two blocks pass the first one's half. Their pictures are there for the second, which has room.
     assert [len(run["items"]) for run in browser_data(runs).index["runs"]] == [40, 70]
     assert [run["total"] for run in browser_data(runs).index["runs"]] == [70, 70]

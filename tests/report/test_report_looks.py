@@ -10,7 +10,7 @@ from toy_engine import ToyEngine
 from lookback.looks.heat_map import COLORS, STRONGEST
 from lookback.looks.look import BITS
 from lookback.report import report
-from lookback.report.data import browser_data
+from lookback.report.browser import browser_data
 from lookback.runs import Run
 from lookback.runs.plan import Plan
 from lookback.runs.start import start

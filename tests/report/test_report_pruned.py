@@ -8,7 +8,7 @@ from chromium import needs_chromium
 from made_runs import make_run, write_shard
 
 from lookback.report import report
-from lookback.report.data import browser_data
+from lookback.report.browser import browser_data
 from lookback.runs import Run
 from lookback.runs.layout import shard_path
 from lookback.scores.base import best_first

@@ -12,9 +12,9 @@ from lookback.runs import Run
 from lookback.signals import SIGNALS
 from lookback.steering.pruning import Pruning, check_schedule, pruned_at
 from lookback.studies import Runs, StudyError, get_study
-from lookback.studies.budget import JUDGES
-from lookback.studies.common.budgets import (
+from lookback.studies.budget import (
     CHECKPOINTS,
+    JUDGES,
     prefix_scores,
     prune,
     schedule_text,

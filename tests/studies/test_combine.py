@@ -9,17 +9,19 @@ from made_runs import make_run
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.studies import Runs, StudyError, get_study
-from lookback.studies.combine import SCORERS
-from lookback.studies.common.controls import WithGain
-from lookback.studies.common.selection import (
+from lookback.studies.combine import (
+    SCORERS,
     WEIGHTS,
     Combination,
+    ranks_within,
+    standardised,
+)
+from lookback.studies.common.controls import WithGain, with_gains
+from lookback.studies.common.selection import (
     bootstrap_means,
     choose_on_other_half,
     interval,
     outcome,
-    ranks_within,
-    standardised,
 )
 
 N = 6
@@ -179,7 +181,7 @@ def test_what_is_taken_is_what_the_other_half_would_take(runs, result):
 def test_visual_gain_comes_from_the_control(runs, result):
     """As the scorer would give it: mean log p, less that without the image."""
     run, control = runs[0], runs[2]
-    given = Runs(runs).with_gains()
+    given = with_gains(Runs(runs))
     assert [isinstance(one, WithGain) for one in given] == [True, False, False]
     found = given[0].scores("visual_gain", N)
     for row in range(len(run.ids)):
@@ -198,13 +200,13 @@ def test_visual_gain_comes_from_the_control(runs, result):
 
 def test_a_control_of_some_items_is_none(runs, tmp_path):
     few = make_run(tmp_path / "few", items=9, n=N, image="none", controls=runs[0])
-    assert not isinstance(Runs([runs[0], few]).with_gains()[0], WithGain)
+    assert not isinstance(with_gains(Runs([runs[0], few]))[0], WithGain)
 
 
 def test_recorded_gains_go_before_the_controls(tmp_path):
     run = make_run(tmp_path / "a", items=5, n=3, recorded=("visual_gain",))
     control = make_run(tmp_path / "none", items=5, n=3, image="none", controls=run)
-    given = Runs([run, control]).with_gains()
+    given = with_gains(Runs([run, control]))
     np.testing.assert_array_equal(given[0].scores("visual_gain"), run.scores("visual_gain"))
 
 

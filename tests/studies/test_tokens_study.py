@@ -16,8 +16,7 @@ from lookback.pages.tokens import color, shades
 from lookback.runs import Run
 from lookback.scores.formula import relevance, token_scores
 from lookback.studies import StudyError, get_study
-from lookback.studies.common.typesetting import SIZE, break_lines, width
-from lookback.studies.tokens import RULE, choose_cases
+from lookback.studies.tokens import RULE, SIZE, break_lines, choose_cases, width
 
 STUDY = get_study("tokens")
 

@@ -1,4 +1,4 @@
-"""What every study is given and gives, and the registry that knows them all.
+"""What every study takes and returns, and the registry of studies.
 
     @study("main", paper="tab:main_results", title="Main", needs_quality=True)
     def main(runs: Runs) -> Result:
@@ -42,19 +42,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class StudyError(ValueError):
-    """The runs given do not have what a study needs; the message says what and how to get it."""
+    """The runs lack what a study needs; the message says what, and how to get it."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a study gives.
+    """What a study returns.
 
     Attributes:
-        rows: the tidy table: the same keys in each, a number or a word in each.
+        rows: the tidy table: the same keys in each row, numbers and texts as values.
         tables: the paper's tables.
-        figure: the paper's figure; None where there is none.
+        figure: the paper's figure, if there is one.
         notes: what a reader of the numbers should know, a sentence each.
-        files: further files by name; one may be in a folder, "folder/name".
+        files: further files by name; "folder/name" puts one into a folder.
     """
 
     rows: list[dict[str, Any]]
@@ -65,15 +65,15 @@ class Result:
 
 
 class Runs(Sequence[Run]):
-    """The runs that a study is given, and of how many candidates it selects.
+    """The runs of a study, and the N (how many candidates to select from) that it shows.
 
     Args:
-        runs: at least one; of another `Runs` its N are taken over.
-        notes: what a reader should know about which they are; they become notes of the result.
+        runs: at least one; another `Runs` passes on its N.
+        notes: become notes of the result.
         ns: the N that every study shows; by default 5 and 25, or all that a smaller run has.
 
     Raises:
-        StudyError: no runs are given, or one has fewer candidates than an N asked for.
+        StudyError: there are no runs, or one has fewer candidates than an N.
     """
 
     def __init__(
@@ -83,11 +83,9 @@ class Runs(Sequence[Run]):
         self.notes = list(notes)
         if not self._runs:
             raise StudyError("no runs given")
-        asked = runs.ns if ns is None and isinstance(runs, Runs) else ns
-        self.ns: tuple[int, ...] | None = None if asked is None else check_budgets(asked)
-        self._check_ns()
-
-    def _check_ns(self) -> None:
+        if ns is None and isinstance(runs, Runs):
+            ns = runs.ns
+        self.ns: tuple[int, ...] | None = None if ns is None else check_budgets(ns)
         for run in self.largest if self.ns else ():
             n = max(self.ns or ())
             if run.n < n:
@@ -108,61 +106,63 @@ class Runs(Sequence[Run]):
 
     @property
     def own(self) -> list[Run]:
-        """Those that are no controls: each item was asked about its own image."""
+        """The runs that are no controls: each item was asked about its own image."""
         return [run for run in self if run.image == "own"]
 
     @property
     def largest(self) -> list[Run]:
-        """Of each model and benchmark the run with most candidates.
+        """The run with most candidates of each model and benchmark.
 
         Of several the first, but a pruned one only if all are.
         """
-        found: dict[tuple[str, str], Run] = {}
+        largest: dict[tuple[str, str], Run] = {}
         for run in self.own:
             key = (run.model, run.benchmark)
-            if run.n and (key not in found or _size(run) > _size(found[key])):
-                found[key] = run
-        if not found:
+            if run.n and (key not in largest or _size(run) > _size(largest[key])):
+                largest[key] = run
+        if not largest:
             kind = "have no candidates" if self.own else "are all controls"
             raise StudyError(f"these runs {kind}: give those with candidates of their own")
-        _check_titles(list(found.values()))
-        return list(found.values())
+        benchmarks: dict[str, str] = {}
+        for run in largest.values():  # tables know benchmarks by their titles
+            name = benchmarks.setdefault(title(run), run.benchmark)
+            if name != run.benchmark:
+                raise StudyError(
+                    f"the benchmarks {name!r} and {run.benchmark!r} are both called {title(run)!r} "
+                    "in tables: give the runs of one at a time, or another title"
+                )
+        return list(largest.values())
 
     def budgets(self, run: Run) -> list[int]:
-        """Of how many of its candidates studies select, from small to large.
-
-        A run that is none of `largest` may have none of the N asked for.
-        """
+        """Return the N of a run, from small to large; may be empty if it is none of `largest`."""
         return default_budgets(run) if self.ns is None else list(filter(run.has_draw, self.ns))
 
     def budget(self, run: Run) -> int:
-        """The N of a study that shows one: the largest; of a run with less than asked for, all."""
+        """Return the N of a study that shows one: the largest, or all of a run that has less."""
         return max(self.budgets(run), default=run.n)
 
     def control(self, run: Run, image: str) -> Run | None:
-        """The run that scores the candidates of `run` with no image or a random one."""
-        for other in self:
-            if other.image == image and other.controls == run.id:
-                return other
-        return None
+        """Return the run that scored the candidates of `run` with another image, if any."""
+        matches = (other for other in self if other.image == image and other.controls == run.id)
+        return next(matches, None)
 
     def with_control(self, image: str) -> list[tuple[Run, Run]]:
-        """The largest runs that have such a control, each with it.
+        """Return the largest runs that have such a control, each with it.
 
         Raises:
             StudyError: none has.
         """
-        pairs = [(run, self.control(run, image)) for run in self.largest]
-        found = [(run, control) for run, control in pairs if control is not None]
-        if not found:
+        controls = [(run, self.control(run, image)) for run in self.largest]
+        pairs = [(run, control) for run, control in controls if control is not None]
+        if not pairs:
             raise StudyError(
                 f"no run here has a control with image {image!r}: make one with `lookback run "
                 f"--candidates RUN --image {image} --out DIR` and give both"
             )
-        return found
+        return pairs
 
     def complete(self) -> Runs:
-        """The same runs without pruned candidates; notes tell."""
+        """Return the same runs without pruned candidates, and a note on each that had some."""
         pruned = [run for run in self if run.pruned.any()]
         if not pruned:
             return self
@@ -176,29 +176,13 @@ class Runs(Sequence[Run]):
         kept = [Complete(run) if run in pruned else run for run in self]
         return Runs(kept, [*self.notes, *notes], self.ns)
 
-    def with_gains(self) -> Runs:
-        """The same runs; those with a control without an image have visual gains by it."""
-        from lookback.studies.common.controls import with_gains
-
-        return Runs(with_gains(self), self.notes, self.ns)
-
-    def gain_notes(self, rows: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Where visual gains come from, if a result's rows tell of them."""
-        from lookback.studies.common.controls import NAME, gain_notes
-
-        keys = ("method", "first", "second")
-        return gain_notes(self) if any(NAME in map(row.get, keys) for row in rows) else []
-
     def with_quality(self, name: str) -> Runs:
-        """The same runs with only the items whose candidates all have a quality; notes tell.
+        """Return the same runs with only the items whose candidates all have a quality, with notes.
 
         Controls stay as they are: the quality of their candidates is that of their run's.
 
-        Args:
-            name: of the study that needs it.
-
         Raises:
-            StudyError: there are candidates, but no item has it.
+            StudyError: there are candidates, but no item has a quality; it names the study.
         """
         kept: list[Run] = []
         notes = [*self.notes]
@@ -223,7 +207,7 @@ class Runs(Sequence[Run]):
 
 
 def title(run: Run) -> str:
-    """What tables and figures call a run's benchmark."""
+    """Return the name of a run's benchmark in tables and figures."""
     if run.manifest.title:
         return run.manifest.title
     if run.benchmark in BENCHMARKS.names():
@@ -232,12 +216,9 @@ def title(run: Run) -> str:
 
 
 def one_budget(runs: Runs, run: Run, n: int | None) -> int:
-    """The N of a study that shows one and has a setting `n` for it.
+    """Return the N of a study that shows one and has a setting `n` for it.
 
-    Args:
-        runs: what the study is given.
-        run: one of them.
-        n: the setting; all candidates of a smaller run. None: as in the other studies.
+    A smaller run has all its candidates; None means the N of the other studies.
     """
     if n is not None and n < 1:
         raise StudyError(f"n = {n}: must be at least 1")
@@ -247,7 +228,7 @@ def one_budget(runs: Runs, run: Run, n: int | None) -> int:
 
 
 def other_run_note(run: Run, has: str) -> str:
-    """That a study is of another run than the others are, since that one has what it needs."""
+    """Return a note that a study uses another run than others do, which has what it needs."""
     return (
         f"{title(run)}, {run.model}: of {run.path.name}, which has {has}; other studies are of the "
         "run with most candidates."
@@ -258,28 +239,16 @@ def _size(run: Run) -> tuple[int, bool]:
     return run.n, not run.steered
 
 
-def _check_titles(runs: list[Run]) -> None:
-    """Tables tell benchmarks apart by their titles."""
-    names: dict[str, str] = {}
-    for run in runs:
-        if names.setdefault(title(run), run.benchmark) != run.benchmark:
-            raise StudyError(
-                f"the benchmarks {names[title(run)]!r} and {run.benchmark!r} are both called "
-                f"{title(run)!r} in tables: give the runs of one at a time, or another title"
-            )
-
-
 @dataclass(frozen=True)
 class Study:
     """A registered study.
 
     Attributes:
-        name: what users call it.
         function: from runs and settings to a result.
         about: a line on what it shows.
         paper: the paper's labels for it; empty if it is not in the paper.
         title: its heading on a page.
-        needs_quality: whether it works on nothing but items whose responses' quality is known.
+        needs_quality: whether it gets only items whose responses' quality is known.
     """
 
     name: str
@@ -305,28 +274,39 @@ class Study:
         return tuple(inspect.signature(self.function).parameters)[1:]
 
     def __call__(self, runs: Sequence[Run], params: Mapping[str, Any] | None = None) -> Result:
-        """Do it.
+        """Run the study.
 
         Raises:
-            StudyError: the runs do not have what it needs; or it is a user's own, and failed.
+            StudyError: the runs lack what it needs; or it is a user's own, and failed.
             SettingError: it has no such setting.
         """
+        from lookback.studies.common.controls import gain_notes
+
         unknown = set(params or {}) - set(self.params)
         if unknown:
             known = ", ".join(self.params) or "none"
             raise SettingError(
                 f"study {self.name!r} has no setting {min(unknown)!r}; it has: {known}"
             )
+        given = self.prepare(runs)
+        result = self._call(given, params or {})
+        notes = [*budget_notes(result.rows), *gain_notes(given, result.rows)]
+        return replace(result, notes=[*notes, *result.notes, *given.notes])
+
+    def prepare(self, runs: Sequence[Run]) -> Runs:
+        """Return the runs as the function gets them: without pruned candidates, with gains.
+
+        And, if it needs quality, with only the items that have one.
+        """
+        from lookback.studies.common.controls import with_gains
+
         given = (runs if isinstance(runs, Runs) else Runs(runs)).complete()
         if self.needs_quality:
             given = given.with_quality(self.name)
-        given = given.with_gains()
-        result = self._do(given, params or {})
-        said = [*budget_notes(result.rows), *given.gain_notes(result.rows)]
-        return replace(result, notes=[*said, *result.notes, *given.notes])
+        return with_gains(given)
 
-    def _do(self, runs: Runs, params: Mapping[str, Any]) -> Result:
-        """The function's result; what goes wrong in a user's own names it."""
+    def _call(self, runs: Runs, params: Mapping[str, Any]) -> Result:
+        """Return the function's result; an error in a user's own study names the study."""
         try:
             result = self.function(runs, **params)
         except (StudyError, RunError):
@@ -353,8 +333,8 @@ def study(
         name: what users call it.
         paper: the paper's labels for it.
         title: its heading on a page; its name by default.
-        needs_quality: whether it works on nothing but items whose responses' quality is known. It
-            is then given those alone, and an error is raised before it if there are none.
+        needs_quality: whether it gets only items whose responses' quality is known; StudyError
+            is raised if there are none.
     """
     if name in (ALL, HUMAN):
         meant = {ALL: "all studies", HUMAN: "the study of votes"}[name]
@@ -377,23 +357,9 @@ STUDIES: Registry[Study] = Registry(
     {
         name: f"lookback.studies.{name.replace('-', '_')}"
         for name in (
-            "main",
-            "scaling",
-            "budget",
-            "ablation",
-            "sensitivity",
-            "image-sensitivity",
-            "random-image",
-            "decomposition",
-            "pos",
-            "layers",
-            "seeds",
-            "oracle",
-            "judge",
-            "overhead",
-            "combine",
-            "disagreements",
-            "tokens",
+            *("main", "scaling", "budget", "ablation", "sensitivity", "image-sensitivity"),
+            *("random-image", "decomposition", "pos", "layers", "seeds", "oracle", "judge"),
+            *("overhead", "combine", "disagreements", "tokens"),
         )
     },
     _adopt,
@@ -403,7 +369,7 @@ STUDIES: Registry[Study] = Registry(
 
 
 def get_study(name: str) -> Study:
-    """The study called `name`, its module loaded only now; an unknown name lists the known ones."""
+    """Return the study called `name`; raise ValueError with the known names if there is none."""
     names = STUDIES.names()
     if name == HUMAN:
         raise ValueError(

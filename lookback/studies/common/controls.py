@@ -5,10 +5,10 @@ And what a scorer's picks are worth when it looks at that image.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,10 +31,6 @@ from lookback.studies.common.selection import (
     percent,
     picks,
 )
-
-if TYPE_CHECKING:
-    from lookback.runs import Run
-    from lookback.studies.common.base import Runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +266,6 @@ class WithGain(Part):
     @cached_property
     def _gains(self) -> dict[int, dict[str, Any]]:
         """A row per item, as a scorer writes it."""
-
         pair = match_items(self, self.control)
         lengths = self.lengths[pair.candidates]
         of = np.repeat(np.arange(len(lengths)), lengths)
@@ -286,17 +281,21 @@ class WithGain(Part):
         }
 
 
-def with_gains(runs: Runs) -> list[Run]:
-    """The same runs; those with a whole control without an image have visual gains too."""
-    return [_with_gain(runs, run) for run in runs]
+def with_gains(runs: Runs) -> Runs:
+    """Return the same runs; those with a whole control without an image have visual gains too."""
+    return Runs([_with_gain(runs, run) for run in runs], runs.notes, runs.ns)
 
 
-def gain_notes(runs: Runs) -> list[str]:
-    """From which controls they are, for a result that shows them."""
-    title = get_scorer(NAME).title
-    found = [run for run in runs if isinstance(run, WithGain)]
+def gain_notes(runs: Runs, rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return notes that name the controls of visual gains, if a result's rows have such gains."""
+    keys = ("method", "first", "second")
+    if not any(NAME in map(row.get, keys) for row in rows):
+        return []
+    name = get_scorer(NAME).title
     return [
-        f"{title} of {run.path.name}: from its control {run.control.path.name}." for run in found
+        f"{name} of {run.path.name}: from its control {run.control.path.name}."
+        for run in runs
+        if isinstance(run, WithGain)
     ]
 
 

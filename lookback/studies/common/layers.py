@@ -36,13 +36,13 @@ ORDINALS = ("first", "second", "third", "fourth")
 
 def parts_of(depth: int) -> dict[str, range]:
     """The halves and quarters of so many layers, as far as there are layers for them."""
-    found = {}
+    parts = {}
     for name, count in (("half", 2), ("quarter", 4)):
         bounds = [depth * i // count for i in range(count + 1)]
         if depth >= count:
             for ordinal, first, end in zip(ORDINALS, bounds, bounds[1:], strict=False):
-                found[f"{ordinal} {name}"] = range(first, end)
-    return found
+                parts[f"{ordinal} {name}"] = range(first, end)
+    return parts
 
 
 def stretches(depth: int) -> list[range]:
@@ -50,8 +50,8 @@ def stretches(depth: int) -> list[range]:
     singles = [range(i, i + 1) for i in range(depth)]
     beginnings = [range(end) for end in range(1, depth)]
     ends = [range(first, depth) for first in range(1, depth)]
-    found = [range(depth), *singles, *beginnings, *ends, *parts_of(depth).values()]
-    return list(dict.fromkeys(found))
+    ranges = [range(depth), *singles, *beginnings, *ends, *parts_of(depth).values()]
+    return list(dict.fromkeys(ranges))
 
 
 def name_of(layers: range, depth: int) -> str:
@@ -80,15 +80,15 @@ def outcomes_by_layers(
     log_prob, quality = run.signal("log_prob"), run.quality(n)
     alpha = run.defaults["alpha"] if alpha is None else alpha
     lam = run.defaults["lam"] if lam is None else lam
-    found = []
+    outcomes = []
     for layers in chosen:
         whole = len(layers) == by_layer.shape[1]
         some = by_layer[:, layers.start : layers.stop]  # a view: a run can have millions of tokens
         a = run.signal("visual_lookback") if whole else some.mean(axis=1, dtype=np.float64)
         scores = np.full(len(filled), np.nan)
         scores[filled] = lookback_scores(log_prob, a, run.lengths[filled], alpha, lam)
-        found.append(quality_of_picks(run.grid(scores, n), quality))
-    return np.stack(found, axis=1)
+        outcomes.append(quality_of_picks(run.grid(scores, n), quality))
+    return np.stack(outcomes, axis=1)
 
 
 CHOSEN = "chosen on the other half"
@@ -96,7 +96,7 @@ REFERENCES = {"mean log p": "mean_log_prob", "random selection": "random"}
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class LayerResult:
     """What was found in one run.
 
     Attributes:
@@ -148,7 +148,7 @@ class Settings(NamedTuple):
     lam: float | None
 
 
-def analyse(run: Run, settings: Settings) -> tuple[Found, list[str]]:
+def analyse(run: Run, settings: Settings) -> tuple[LayerResult, list[str]]:
     """What is found in a run, and what a reader should know."""
     n, most = settings.n, settings.responses
     depth = run.by_layer().shape[1]
@@ -169,8 +169,8 @@ def analyse(run: Run, settings: Settings) -> tuple[Found, list[str]]:
     first = np.flatnonzero(run.index < n)
     words, ends, counts = _word_scores(run, first, most)
     aucs, auc_ends, mentions, more = _mention_aucs(run, first, most)
-    found = Found(run, n, outcomes, words, aucs, ends | auc_ends, counts | mentions)
-    return found, [*notes, *more]
+    result = LayerResult(run, n, outcomes, words, aucs, ends | auc_ends, counts | mentions)
+    return result, [*notes, *more]
 
 
 def _by_layer_and_all(run: Run) -> list[Array]:
@@ -214,19 +214,19 @@ def _mention_aucs(run: Run, candidates: NDArray[np.intp], most: int) -> Aucs:
     benchmark = mentioning_benchmark(run)
     if benchmark is None:
         return None, {}, {}, ["the benchmark cannot tell right mentions from wrong; no AUC."]
-    found = find_mentions(run, benchmark, candidates, most)
+    mentions = find_mentions(run, benchmark, candidates, most)
     inside = np.repeat(np.isin(np.arange(len(run.index)), candidates), run.lengths)
-    values = [word_means(values[inside], found.ranges) for values in _by_layer_and_all(run)]
-    aucs = [auc(one, found.right) for one in values]
-    of = item_of_tokens(run, candidates)[found.ranges[:, 0]]
-    draws = [bootstrap_aucs(one, found.right, of, len(run.sizes)) for one in values]
-    ends = np.array([interval(one) if len(one) else (np.nan, np.nan) for one in draws])
-    counts = {"right": int(found.right.sum()), "wrong": int((~found.right).sum())}
+    values = [word_means(values[inside], mentions.ranges) for values in _by_layer_and_all(run)]
+    aucs = [auc(each, mentions.right) for each in values]
+    of = item_of_tokens(run, candidates)[mentions.ranges[:, 0]]
+    draws = [bootstrap_aucs(each, mentions.right, of, len(run.sizes)) for each in values]
+    ends = np.array([interval(each) if len(each) else (np.nan, np.nan) for each in draws])
+    counts = {"right": int(mentions.right.sum()), "wrong": int((~mentions.right).sum())}
     notes = [f"{note}." for note in benchmark.notes]
     told = f"{counts['right']} right and {counts['wrong']} wrong mentions"
     return (
         np.array(aucs),
         {"AUC": ends},
         counts,
-        [f"{told} in {found.responses} responses.", *notes],
+        [f"{told} in {mentions.responses} responses.", *notes],
     )

@@ -122,11 +122,11 @@ def tiles(
     columns = min(count, across)
     figure, axes = panels(-(-count // columns) * high, columns, **settings)
     corners = [(row, column) for row in range(0, len(axes), high) for column in range(columns)]
-    found = [list(axes[row : row + high, column]) for row, column in corners]
-    for tile in found[count:]:
+    stacks = [list(axes[row : row + high, column]) for row, column in corners]
+    for tile in stacks[count:]:
         for axis in tile:
             axis.set_axis_off()
-    return figure, found[:count]
+    return figure, stacks[:count]
 
 
 def heading(*lines: str, across: int = 1) -> str:
@@ -188,14 +188,14 @@ def dots(groups: Sequence[str], series: Sequence[Dots], xlabel: str) -> Figure:
 
     Panels of a row share their axes, so that the eye may go from one to the next.
     """
-    labels = list(dict.fromkeys(one.label for one in series))
+    labels = list(dict.fromkeys(dot.label for dot in series))
     across = min(4, len(groups))
     line = 0.17 if len(labels) == len(series) else 0.26
     height = line * len(labels) + 1
     figure, axes = tiles(len(groups), across=across, height=height, sharex="row", sharey=True)
     for number, (group, (axis,)) in enumerate(zip(groups, axes, strict=True)):
-        for one in series:
-            _draw_dots(axis, one, number, labels, [s for s in series if s.label == one.label])
+        for dot in series:
+            _draw_dots(axis, dot, number, labels, [s for s in series if s.label == dot.label])
         axis.set_title(heading(*group.split("\n"), across=across))
         axis.locator_params(axis="x", nbins=4 if across > 2 else 6)
         axis.set_xlabel(xlabel)
@@ -205,15 +205,15 @@ def dots(groups: Sequence[str], series: Sequence[Dots], xlabel: str) -> Figure:
     return figure
 
 
-def _draw_dots(axis: Any, one: Dots, group: int, labels: list[str], beside: list[Dots]) -> None:
+def _draw_dots(axis: Any, dot: Dots, group: int, labels: list[str], beside: list[Dots]) -> None:
     """The dot of one series in one group; those beside it share its line."""
     step = 0.3 if len(beside) > 1 else 0.0
-    shift = step * (next(i for i, s in enumerate(beside) if s is one) - (len(beside) - 1) / 2)
-    value, low, high = (np.asarray(part, dtype=float)[group] for part in one[2:5])
+    shift = step * (next(i for i, s in enumerate(beside) if s is dot) - (len(beside) - 1) / 2)
+    value, low, high = (np.asarray(part, dtype=float)[group] for part in dot[2:5])
     axis.errorbar(
-        [value], [labels.index(one.label) + shift],
-        xerr=np.abs([[value - low], [high - value]]), fmt="o", color=one.color,
-        mfc=one.color if one.filled else "white", capsize=0, linewidth=1, label=one.label,
+        [value], [labels.index(dot.label) + shift],
+        xerr=np.abs([[value - low], [high - value]]), fmt="o", color=dot.color,
+        mfc=dot.color if dot.filled else "white", capsize=0, linewidth=1, label=dot.label,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,8 +15,7 @@ from lookback.runs.layout import RunError
 from lookback.scores.base import Scorer, get_scorer, scorers
 from lookback.scores.formula import Array, lookback_scores
 from lookback.signals import BY_LAYER
-from lookback.studies.common.base import StudyError, title
-from lookback.studies.common.budgets import AVERAGE
+from lookback.studies.common.base import StudyError
 
 GREEDY = "greedy"
 """One answer by greedy decoding: no scorer, but what a selection among N answers competes with."""
@@ -24,8 +23,8 @@ GREEDY = "greedy"
 
 def paper_methods() -> list[str]:
     """Those of the paper's main table, in its order."""
-    found = [s for s in _shown() if s.paper is not None and not s.own]
-    return [s.name for s in sorted(found, key=lambda s: s.paper or 0)]
+    shown = [s for s in _shown() if s.paper is not None and not s.own]
+    return [s.name for s in sorted(shown, key=lambda s: s.paper or 0)]
 
 
 def other_methods() -> list[str]:
@@ -172,8 +171,8 @@ def greedy_run(run: Run, runs: Iterable[Run]) -> Run | None:
 
 def greedy_outcome(run: Run, greedy: Run) -> Array:
     """(items of `run`,): the quality of each one's greedy answer; NaN where it has none."""
-    found = dict(zip(greedy.ids, greedy.quality(1)[:, 0], strict=True))
-    return np.array([found.get(name, np.nan) for name in run.ids])
+    quality = dict(zip(greedy.ids, greedy.quality(1)[:, 0], strict=True))
+    return np.array([quality.get(name, np.nan) for name in run.ids])
 
 
 def _same_task(run: Run, other: Run) -> bool:
@@ -186,8 +185,8 @@ def sweep(
     run: Run, alphas: Sequence[float], lams: Sequence[float], budgets: Sequence[int]
 ) -> Array:
     """(budgets, alphas, lams): LookBack's outcome in per cent for every setting and N."""
-    found = [values.mean(axis=0) for values in sweep_items(run, alphas, lams, budgets)]
-    return 100 * np.stack(found)
+    means = [values.mean(axis=0) for values in sweep_items(run, alphas, lams, budgets)]
+    return 100 * np.stack(means)
 
 
 def sweep_items(
@@ -228,133 +227,19 @@ def interval(draws: Array) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def estimate(values: Array, name: str = "value", seed: int = 0) -> dict[str, float]:
+    """Return the mean over items and its 95 % interval, as a row of a tidy table has them.
+
+    The interval of a "value" is called low and high, that of another name name_low and name_high.
+    """
+    low, high = interval(bootstrap_means(values, seed))
+    prefix = "" if name == "value" else f"{name}_"
+    return {name: float(values.mean()), f"{prefix}low": low, f"{prefix}high": high}
+
+
 def percent(values: Array) -> float:
     """The mean in per cent."""
     return 100 * float(np.mean(values))
-
-
-def method_rows(
-    model: str,
-    runs: list[Run],
-    budgets: Callable[[Run], list[int]],
-    greedy: Mapping[str, Array],
-) -> list[dict[str, Any]]:
-    """The rows of one model: a method, benchmark and N each, then each method's averages.
-
-    Greedy decoding, where a run's id has outcomes of it, is a method whose outcome is the same at
-    every N.
-
-    An average is over the benchmarks, of one N or (N = 0) of all; `lead` is LookBack's over it,
-    `behind` that of the `leader`: the highest there, but for those that know the truth.
-    """
-    # A seed per run: its methods and N see the same samples, other benchmarks samples of their own.
-    setups = [(seed, run, n) for seed, run in enumerate(runs) for n in budgets(run)]
-    rows: list[dict[str, Any]] = []
-    averages: dict[tuple[str, int], tuple[float, Array]] = {}
-    methods = all_methods(runs)
-    if any(run.id in greedy for run in runs):
-        methods.insert(len(methods) - len(ceilings()), GREEDY)
-    for method in methods:
-        found = []
-        for seed, run, n in setups:
-            values = np.full(1, np.nan)
-            if method == GREEDY:
-                values = greedy.get(run.id, values)
-            elif has_scores(run, method, n):
-                values = outcome(run, method, n)
-            found.append((n, percent(values), bootstrap_means(100 * values, seed)))
-            labels = {"model": model, "benchmark": title(run), "method": method, "N": n}
-            rows.append(labels | _numbers(*found[-1][1:]) | {"items": len(run.ids)})
-        for count in (*sorted({n for n, _, _ in found}), 0):
-            here = [(value, draws) for n, value, draws in found if count in (0, n)]
-            value = float(np.mean([one[0] for one in here]))
-            if np.isfinite(value):
-                averages[method, count] = value, np.mean([one[1] for one in here], axis=0)
-    for (method, n), (value, draws) in averages.items():
-        leader = _leader({m: found[0] for (m, count), found in averages.items() if count == n})
-        labels = {"model": model, "benchmark": AVERAGE, "method": method, "N": n}
-        row = labels | _numbers(value, draws) | {"items": 0}
-        for name, other in (("lead", "lookback"), ("behind", leader)):
-            ours, our_draws = averages[other, n]
-            row |= _numbers(ours - value, our_draws - draws, name, f"{name}_low", f"{name}_high")
-        rows.append(row | {"leader": leader})
-    empty = dict.fromkeys((f"{name}{end}" for name in ("lead", "behind") for end in ENDS), np.nan)
-    return [row if "lead" in row else row | empty | {"leader": ""} for row in rows]
-
-
-def _leader(values: dict[str, float]) -> str:
-    """The first of the highest, but for those that know the truth."""
-    rivals = [method for method in values if method not in ceilings()]
-    return max(rivals, key=lambda method: values[method])
-
-
-def _numbers(value: float, draws: Array, *names: str) -> dict[str, float]:
-    return dict(zip(names or ("value", "low", "high"), (value, *interval(draws)), strict=True))
-
-
-WEIGHTS = np.linspace(0, 1, 11).round(1)
-"""Of the first scorer in a mix; the second has the rest."""
-
-
-def ranks_within(scores: Array) -> Array:
-    """(items, n): the rank of each candidate among its item's, from 1 for the lowest.
-
-    Equal ones share the mean of their ranks; what has no score has no rank.
-    """
-    below = (scores[:, None, :] < scores[:, :, None]).sum(2)
-    equal = (scores[:, None, :] == scores[:, :, None]).sum(2)
-    return np.where(np.isnan(scores), np.nan, below + (equal + 1) / 2)
-
-
-def standardised(scores: Array) -> Array:
-    """(items, n): less the item's mean, over its standard deviation; 0 where all are equal."""
-    known = np.isfinite(scores)
-    count = np.maximum(known.sum(1, keepdims=True), 1)
-    mean = np.where(known, scores, 0.0).sum(1, keepdims=True) / count
-    apart = np.where(known, scores - mean, 0.0)
-    spread = np.sqrt((apart**2).sum(1, keepdims=True) / count)
-    even = spread <= 1e-12 * np.maximum(1.0, np.abs(mean))
-    found = np.where(even, 0.0, apart / np.where(even, 1.0, spread))
-    return np.where(known, found, np.nan)
-
-
-def mixed_outcomes(first: Array, second: Array, quality: Array) -> Array:
-    """(items, weights): the quality of what each mix of two scorers picks.
-
-    At the ends it is what each of them picks by itself, ties and all.
-    """
-    a, b = standardised(first), standardised(second)
-    mixes = [second, *(w * a + (1 - w) * b for w in WEIGHTS[1:-1]), first]
-    return np.stack([quality_of_picks(mix, quality) for mix in mixes], 1)
-
-
-class Combination:
-    """What two scorers are worth together, in per cent, an item each.
-
-    Attributes:
-        alone: (items, 2), each by itself.
-        better: (items,), the better of the two on the other half of the items.
-        ranks: (items,), by the mean of their ranks.
-        grid: (items, weights), by each mix.
-        mix: (items,), by the mix that is best on the other half.
-        weight: the first scorer's mean weight in it.
-    """
-
-    def __init__(self, run: Run, n: int, first: str, second: str, splits: int, seed: int) -> None:
-        self.run, self.n, self.names = run, n, (first, second)
-        scores = [run.scores(name, n) for name in self.names]
-        quality = 100 * run.quality(n)
-        self.alone = np.stack([quality_of_picks(one, quality) for one in scores], 1)
-        ranks = ranks_within(scores[0]) + ranks_within(scores[1])
-        self.ranks = quality_of_picks(ranks, quality)
-        self.grid = mixed_outcomes(scores[0], scores[1], quality)
-        self.better, _ = choose_on_other_half(self.alone, splits, seed)
-        self.mix, counts = choose_on_other_half(self.grid, splits, seed)
-        self.weight = float(counts @ WEIGHTS / counts.sum())
-
-    def gain(self, name: str) -> Array:
-        """(items,), in points over the better of the two alone."""
-        return np.asarray(getattr(self, name) - self.better)
 
 
 def choose_on_other_half(values: Array, splits: int, seed: int) -> tuple[Array, NDArray[np.intp]]:
@@ -388,12 +273,12 @@ def choices_of_other_half(values: Array, splits: int, seed: int) -> tuple[Array,
     if items < 2 or splits < 1:
         raise StudyError(f"{items} items and {splits} splits: there must be 2 items, and 1 split")
     rng = np.random.default_rng(seed)
-    given, counts = np.zeros((items, choices)), np.zeros(choices, dtype=np.intp)
+    shares, counts = np.zeros((items, choices)), np.zeros(choices, dtype=np.intp)
     for _ in range(splits):
         order = rng.permutation(items)
         halves = order[: items // 2], order[items // 2 :]
         for tuned, tested in (halves, halves[::-1]):
             best = int(values[tuned].mean(axis=0).round(9).argmax())
-            given[tested, best] += 1
+            shares[tested, best] += 1
             counts[best] += 1
-    return given / splits, counts
+    return shares / splits, counts

@@ -131,22 +131,22 @@ def rows_of_columns(
 
 def files_of(name: str, result: Result) -> dict[str, bytes]:
     """Each file's name and contents."""
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     if result.rows:
-        found[f"{name}.csv"] = csv_of(result.rows).encode("utf-8", "surrogatepass")
+        files[f"{name}.csv"] = csv_of(result.rows).encode("utf-8", "surrogatepass")
     if result.tables or result.notes:
         parts = [table.markdown() for table in result.tables]
         parts += ["\n".join(f"- {note}" for note in result.notes) + "\n"] if result.notes else []
-        found[f"{name}.md"] = "\n".join(parts).encode("utf-8", "replace")
+        files[f"{name}.md"] = "\n".join(parts).encode("utf-8", "replace")
     if result.tables:
         latex = "\n".join(table.latex() for table in result.tables)
-        found[f"{name}.tex"] = latex.encode("utf-8", "replace")
+        files[f"{name}.tex"] = latex.encode("utf-8", "replace")
     if result.figure is not None:
-        found |= {f"{name}.{form}": figure_bytes(result.figure, form) for form in FORMS}
+        files |= {f"{name}.{form}": figure_bytes(result.figure, form) for form in FORMS}
     for file, contents in result.files.items():
         data = contents if isinstance(contents, bytes) else contents.encode("utf-8", "replace")
-        found[f"{name}-{file}"] = data
-    return found
+        files[f"{name}-{file}"] = data
+    return files
 
 
 def write(name: str, result: Result, folder: str | AnyPath) -> list[AnyPath]:

@@ -13,16 +13,8 @@ from lookback.annotation.cases import KEY, Key, read_key
 from lookback.annotation.votes import FILE, MAGIC, Vote, read_jsonl, read_sqlite
 from lookback.runs import Run
 from lookback.scores.formula import Array
+from lookback.studies.common import plots
 from lookback.studies.common.base import StudyError, title
-from lookback.studies.common.plots import (
-    INK,
-    PALE,
-    SMALL,
-    TWO_COLUMNS,
-    add_legend,
-    in_style,
-    panels,
-)
 from lookback.studies.common.selection import interval, item_counts, picks
 
 
@@ -69,8 +61,8 @@ def krippendorff_alpha(counts: Array, weights: Array | None = None) -> Array:
 
 
 def _above_chance(observed: Array, expected: Array) -> Array:
-    found = (observed - expected) / (1 - expected)
-    return np.asarray(np.where(1 - expected < 1e-12, np.nan, found))
+    above = (observed - expected) / (1 - expected)
+    return np.asarray(np.where(1 - expected < 1e-12, np.nan, above))
 
 
 def kappa_interval(counts: Array) -> tuple[float, float]:
@@ -110,8 +102,8 @@ def read_ballots(paths: Sequence[str]) -> tuple[Key, list[Vote]]:
     """
     files = [file for path in paths for file in _files(Path(path))]
     folders = {path if path.is_dir() else path.parent for path in map(Path, paths)}
-    found = [read_key(folder) for folder in sorted(folders) if (folder / KEY).is_file()]
-    keys = {key.study: key for key in found}
+    read = [read_key(folder) for folder in sorted(folders) if (folder / KEY).is_file()]
+    keys = {key.study: key for key in read}
     votes = _merge({file: _read(file) for file in files})
     if not votes:
         raise StudyError(f"no votes in {', '.join(paths)}: `lookback annotate DIR` collects them")
@@ -145,10 +137,10 @@ def _read(path: Path) -> list[Vote]:
     return read_sqlite(path) if begin == MAGIC else read_jsonl(path)
 
 
-def _merge(found: dict[Path, list[Vote]]) -> list[Vote]:
+def _merge(by_file: dict[Path, list[Vote]]) -> list[Vote]:
     """Each vote once: a file may be given twice, a saved page's again with more votes."""
     votes: dict[tuple[str, str, int, int], tuple[Path, Vote]] = {}
-    for path, here in found.items():
+    for path, here in by_file.items():
         for vote in here:
             place = vote.study, vote.rater, vote.set, vote.case
             other, kept = votes.setdefault(place, (path, vote))
@@ -201,7 +193,7 @@ def sample_cases(
     differ = [i for i in rows.tolist() if texts[0][i] != texts[1][i]]
     rng = np.random.default_rng(seed)
     half = (min(most, len(differ)) + 1) // 2
-    found = []
+    cases = []
     for rank, item in enumerate(rng.permutation(differ).astype(int).tolist()):
         number = 0 if rank >= most else 1 + rank // half
         swap = int(rng.integers(2))
@@ -219,8 +211,8 @@ def sample_cases(
         row |= {"A1_scorer": (first, second)[swap], "A2_scorer": (second, first)[swap]}
         both = [float(quality[item, side[item]]) for side in sides]
         row |= {"A1_quality": both[swap], "A2_quality": both[1 - swap]}
-        found.append(row | {"verdict": verdict(*both)})
-    return found
+        cases.append(row | {"verdict": verdict(*both)})
+    return cases
 
 
 def verdict(first: float, second: float) -> str:
@@ -245,7 +237,7 @@ class Named(Protocol):
         """As #rrggbb."""
 
 
-@in_style
+@plots.in_style
 def verdict_bars(groups: Mapping[str, Array], first: Named, second: Named, xlabel: str) -> Any:
     """A figure of a bar per group.
 
@@ -257,16 +249,18 @@ def verdict_bars(groups: Mapping[str, Array], first: Named, second: Named, xlabe
         first, second: the scorers.
         xlabel: per cent of what.
     """
-    figure, axes = panels(1, 1, TWO_COLUMNS, height=0.36 * len(groups) + 0.8)
+    figure, axes = plots.panels(1, 1, plots.TWO_COLUMNS, height=0.36 * len(groups) + 0.8)
     axis, left = axes[0, 0], np.zeros(len(groups))
     labels = (f"{first.title} better", "Tie", f"{second.title} better")
-    colors = (first.color, PALE, DARK if second.color == first.color else second.color)
-    totals = np.array([100 * one.sum(axis=0) / one.sum() for one in groups.values()])  # (groups, 3)
+    colors = (first.color, plots.PALE, DARK if second.color == first.color else second.color)
+    totals = np.array(
+        [100 * votes.sum(axis=0) / votes.sum() for votes in groups.values()]
+    )  # (groups, 3)
     for width, label, color in zip(totals.T, labels, colors, strict=True):
         bars = axis.barh(list(groups), width, left=left, height=0.5, color=color, label=label)
         words = [f"{w:.0f} %" if w >= 6 else "" for w in width]
-        ink = INK if color == PALE else "white"
-        axis.bar_label(bars, words, label_type="center", fontsize=SMALL, color=ink)
+        ink = plots.INK if color == plots.PALE else "white"
+        axis.bar_label(bars, words, label_type="center", fontsize=plots.SMALL, color=ink)
         left += width
     for number, counts in enumerate(groups.values()):
         _draw_interval(axis, number - 0.36, counts, 1, colors[0])
@@ -274,7 +268,7 @@ def verdict_bars(groups: Mapping[str, Array], first: Named, second: Named, xlabe
     axis.set(xlabel=xlabel, xlim=(0, 100))
     axis.grid(visible=False)
     axis.invert_yaxis()
-    add_legend(figure, "upper", *axis.get_legend_handles_labels())
+    plots.add_legend(figure, "upper", *axis.get_legend_handles_labels())
     return figure
 
 

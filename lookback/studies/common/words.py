@@ -68,9 +68,9 @@ def tag_words(texts: Sequence[str]) -> tuple[Spans, NDArray[np.str_]]:
         text: [(word.idx, word.idx + len(word), word.pos_) for word in ruler(doc)]
         for text, doc in zip(distinct, nlp.pipe(distinct, batch_size=english.BATCH), strict=True)
     }
-    found = [(i, *word) for i, text in enumerate(texts) for word in read[text] if word[2] in TAGS]
-    spans = np.array([word[:3] for word in found], dtype=np.int64).reshape(-1, 3)
-    return spans, np.array([word[3] for word in found], dtype=str)
+    words = [(i, *word) for i, text in enumerate(texts) for word in read[text] if word[2] in TAGS]
+    spans = np.array([word[:3] for word in words], dtype=np.int64).reshape(-1, 3)
+    return spans, np.array([word[3] for word in words], dtype=str)
 
 
 def z_scores(values: Array) -> Array:
@@ -100,9 +100,9 @@ def token_ranges(tokens: pa.ListArray, texts: Sequence[str], spans: Spans) -> ND
         spans: the words, in characters of their texts.
     """
     written: list[str] = pc.binary_join(tokens, "").to_pylist()
-    spans, found = _in_written(written, texts, np.asarray(spans, dtype=np.int64).reshape(-1, 3))
+    spans, known = _in_written(written, texts, np.asarray(spans, dtype=np.int64).reshape(-1, 3))
     # All responses in a row, each followed by a position of its own that belongs to no word.
-    sizes = np.array([len(one) + 1 for one in written], dtype=np.int64)
+    sizes = np.array([len(text) + 1 for text in written], dtype=np.int64)
     behind = np.cumsum(sizes)
     lengths = pc.utf8_length(tokens.flatten()).to_numpy(zero_copy_only=False).astype(np.int64)
     owner = np.repeat(np.arange(len(written)), pc.list_value_length(tokens).to_numpy())
@@ -115,7 +115,7 @@ def token_ranges(tokens: pa.ListArray, texts: Sequence[str], spans: Spans) -> ND
     first = np.searchsorted(ends, base + spans[:, 1], side="right")
     last = np.searchsorted(ends, base + np.maximum(spans[:, 2] - 1, spans[:, 1]), side="right")
     stop = np.searchsorted(ends, ends[np.minimum(last, len(ends) - 1)], side="right")
-    return np.stack([first, np.where(found, stop, first)], axis=1)
+    return np.stack([first, np.where(known, stop, first)], axis=1)
 
 
 def word_means(values: Array, ranges: NDArray[np.intp]) -> Array:
@@ -171,7 +171,7 @@ def _in_written(
         shifts[i] = written[i].find(texts[i])
     moved = spans.copy()
     moved[:, 1:] += shifts[spans[:, 0], None]
-    found = spans[:, 2] > spans[:, 1]
+    known = spans[:, 2] > spans[:, 1]
     by_text = np.argsort(spans[:, 0], kind="stable")
     for i in np.flatnonzero(shifts < 0).tolist():
         positions = _positions(texts[i], written[i])
@@ -179,17 +179,17 @@ def _in_written(
         for word in by_text[low:high]:
             kept = positions[spans[word, 1] : spans[word, 2]]
             kept = kept[kept >= 0]
-            found[word] = len(kept) > 0
+            known[word] = len(kept) > 0
             moved[word, 1:] = (kept[0], kept[-1] + 1) if len(kept) else (0, 0)
-    return moved, found
+    return moved, known
 
 
 def _positions(text: str, written: str) -> Spans:
     """For each character of a text its position in what was written; -1 where it is not."""
-    found = np.full(len(text), -1, dtype=np.int64)
+    positions = np.full(len(text), -1, dtype=np.int64)
     for block in SequenceMatcher(None, text, written, autojunk=False).get_matching_blocks():
-        found[block.a : block.a + block.size] = np.arange(block.b, block.b + block.size)
-    return found
+        positions[block.a : block.a + block.size] = np.arange(block.b, block.b + block.size)
+    return positions
 
 
 class Mentions(NamedTuple):
@@ -224,13 +224,13 @@ def find_mentions(run: Run, benchmark: Any, candidates: NDArray[np.intp], most: 
     """
     read = sample_responses(np.flatnonzero(run.lengths[candidates] > 0), most)
     items, positions = _items(run), run.head["item"].to_numpy()
-    asked = [(int(positions[i]), run.texts[i]) for i in candidates[read]]
-    distinct = list(dict.fromkeys(asked))
+    pairs = [(int(positions[i]), run.texts[i]) for i in candidates[read]]
+    distinct = list(dict.fromkeys(pairs))
     if isinstance(benchmark, Preparing):  # reading many together is faster
         benchmark.prepare([items[at] for at, _ in distinct], [text for _, text in distinct])
-    found = {(at, text): benchmark.mentions(items[at], text) for at, text in distinct}
-    spans = [(i, a, b) for i, key in zip(read, asked, strict=True) for a, b, _ in found[key]]
-    right = np.array([one for key in asked for *_, one in found[key]], dtype=bool)
+    mentions = {(at, text): benchmark.mentions(items[at], text) for at, text in distinct}
+    spans = [(i, a, b) for i, key in zip(read, pairs, strict=True) for a, b, _ in mentions[key]]
+    right = np.array([is_right for key in pairs for *_, is_right in mentions[key]], dtype=bool)
     tokens = run.tokens().take(pa.array(candidates))
     texts = [run.texts[i] for i in candidates]
     ranges = token_ranges(tokens, texts, np.array(spans, dtype=np.int64).reshape(-1, 3))
@@ -238,10 +238,10 @@ def find_mentions(run: Run, benchmark: Any, candidates: NDArray[np.intp], most: 
     return Mentions(ranges[written], right[written], len(read))
 
 
-def mention_aucs(pair: Pair, found: Mentions) -> dict[tuple[str, str], float]:
+def mention_aucs(pair: Pair, mentions: Mentions) -> dict[tuple[str, str], float]:
     """(factor, image): the probability that a right mention has more of the factor than a wrong."""
     return {
-        (name, image): auc(word_means(values, found.ranges), found.right)
+        (name, image): auc(word_means(values, mentions.ranges), mentions.right)
         for name, signal in FACTORS.items()
         for image, values in pair.signal(signal).items()
     }

@@ -1,4 +1,4 @@
-"""What the page's item browser works on: runs in; an index, blocks and pictures out.
+"""Data of the page's item browser: runs in; an index, blocks and pictures out.
 
 The index is small and read at once; blocks of items (see items.py) and pictures are read when an
 item is shown. It is plain data for JSON:
@@ -8,7 +8,7 @@ general    the paper's one setting for all models, {"alpha", "lam"}
 methods    by the names of their scorers, {"title", "color"} as the scorers have them
 block      how many items a block has
 runs       of each: key (what links call it), label, alpha, lam, n, least (the smallest N that it
-           tells of: n if it was pruned), total (items it has),
+           has: n if it was pruned), total (items it has),
            first (the position of its first block), controls (a label by "random", "none"), and
   means      [alpha, lam, n, {method: mean quality of its picks, or null}] at the settings that
              the runs here were reported with
@@ -26,8 +26,7 @@ import numpy as np
 
 from lookback.families import GENERIC
 from lookback.io.json_values import finite
-from lookback.report.items import ITEMS, Items, Part
-from lookback.report.pictures import Pictures
+from lookback.report.items import ITEMS, ItemBlocks, Items, Pictures
 from lookback.runs import Run
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import A_FLOOR, Array
@@ -35,16 +34,16 @@ from lookback.studies import Runs, title
 from lookback.studies.common.selection import picks, quality_of_picks
 
 PICKING = ("lookback", "self_certainty", "mean_log_prob", "visual_lookback")
-"""The methods whose picks the page works out."""
+"""The methods whose picks the page computes."""
 SHOWN = (*PICKING, "random", "oracle")
 """Those whose picks, or expected picks, it compares."""
 BUDGET = 40_000_000
-"""Characters of blocks and pictures that a page has, about, where nobody says how many items."""
+"""About how many characters of blocks and pictures a page has by default."""
 
 
 @dataclass(frozen=True)
 class Browser:
-    """What the page carries for its browser of items: see above."""
+    """Data of the item browser, as described above."""
 
     index: dict[str, Any]
     blocks: list[str]
@@ -52,7 +51,7 @@ class Browser:
 
 
 class Setting(NamedTuple):
-    """Where methods pick."""
+    """LookBack's alpha and lambda, and of how many candidates methods pick."""
 
     alpha: float
     lam: float
@@ -60,35 +59,35 @@ class Setting(NamedTuple):
 
 
 def browser_data(runs: Sequence[Run], items: int | None = None) -> Browser:
-    """The first items of each run that is no control; beside them, what its controls say.
+    """Return the first items of each run that is no control, with what its controls recorded.
 
-    Items that failed have nothing to show and are passed over, and so are runs of such alone.
+    Items that failed are skipped, and so are runs in which all did.
 
     Args:
-        runs: controls among them are found by the runs that they belong to.
-        items: how many of each run; by default all, as far as `BUDGET` goes, shared by the runs.
+        runs: controls among them are matched to the runs that they belong to.
+        items: how many of each run; by default all, up to `BUDGET`, which the runs share.
     """
     shown = [run for run in runs if run.image == "own" and len(run.places) and items != 0]
     methods = [get_scorer(name) for name in SHOWN]
     pictures, blocks = Pictures(), list[str]()
     settings = list(dict.fromkeys(map(_reported, shown)))
-    found = []
+    entries = []
     for run, label, key in zip(shown, labels(shown), keys(shown), strict=True):
-        part = Items(run, Runs(runs), pictures).part(items, BUDGET // len(shown))
-        found.append(_run(run, part, len(blocks), settings) | {"label": label, "key": key})
+        part = Items(run, Runs(runs), pictures).read(items, BUDGET // len(shown))
+        entries.append(_run(run, part, len(blocks), settings) | {"label": label, "key": key})
         blocks += part.blocks
     index = {
         "floor": A_FLOOR,
         "general": {"alpha": GENERIC.alpha, "lam": GENERIC.lam},
-        "methods": {one.name: {"title": one.title, "color": one.color} for one in methods},
+        "methods": {s.name: {"title": s.title, "color": s.color} for s in methods},
         "block": ITEMS,
-        "runs": found,
+        "runs": entries,
     }
     return Browser(index, blocks, pictures.uris)
 
 
 def labels(runs: Sequence[Run]) -> list[str]:
-    """A name per run: model, benchmark, seed; its folder too where that is not enough."""
+    """Return a name per run: model, benchmark, seed; the folder too where two would be the same."""
     short = []
     for run in runs:
         seed = [] if run.seed is None else [f"seed {run.seed}"]
@@ -100,24 +99,24 @@ def labels(runs: Sequence[Run]) -> list[str]:
 
 
 def keys(runs: Sequence[Run]) -> list[str]:
-    """What links call the runs: their folders; where two have one name, the later has a number."""
-    found: list[str] = []
+    """Return what links call the runs: their folders, with a number after one that comes again."""
+    names: list[str] = []
     for run in runs:
         key, number = run.path.name, 1
-        while key in found:
+        while key in names:
             number += 1
             key = f"{run.path.name}~{number}"
-        found.append(key)
-    return found
+        names.append(key)
+    return names
 
 
 def _reported(run: Run) -> Setting:
     return Setting(run.defaults["alpha"], run.defaults["lam"], run.n)
 
 
-def _run(run: Run, part: Part, first: int, settings: list[Setting]) -> dict[str, Any]:
+def _run(run: Run, part: ItemBlocks, first: int, settings: list[Setting]) -> dict[str, Any]:
     count = len(part.texts)
-    asked = zip(run.ids[:count], run.questions[:count], _picks(run, part.texts), strict=True)
+    entries = zip(run.ids[:count], run.questions[:count], _picks(run, part.texts), strict=True)
     return {
         "alpha": run.defaults["alpha"],
         "lam": run.defaults["lam"],
@@ -131,25 +130,21 @@ def _run(run: Run, part: Part, first: int, settings: list[Setting]) -> dict[str,
             for setting in settings
             if run.has_draw(min(setting.n, run.n))
         ],
-        "items": [list(one) for one in asked],
+        "items": [list(entry) for entry in entries],
     }
 
 
 def means(run: Run, setting: Setting, items: int) -> dict[str, float]:
-    """By method: the mean quality of its picks in the first items; NaN where one is not known."""
+    """Return each method's mean quality of picks in the first items; NaN where one is unknown."""
     quality = run.quality(setting.n)[:items]
-    found = {
+    picked = {
         method: quality_of_picks(_scores(run, method, setting)[:items], quality).mean()
         for method in PICKING
     }
-    if np.isnan(quality).all(axis=1).any():  # nothing tells what any pick there would be worth
-        return found | {"random": np.nan, "oracle": np.nan}
+    if np.isnan(quality).all(axis=1).any():  # no pick of that item has a known quality
+        return picked | {"random": np.nan, "oracle": np.nan}
     expected, best = np.nanmean(quality, axis=1), np.nanmax(quality, axis=1)
-    return found | {"random": expected.mean(), "oracle": best.mean()}
-
-
-def _known_means(run: Run, setting: Setting, items: int) -> dict[str, float | None]:
-    return {method: finite(value) for method, value in means(run, setting, items).items()}
+    return picked | {"random": expected.mean(), "oracle": best.mean()}
 
 
 def _scores(run: Run, method: str, setting: Setting) -> Array:
@@ -158,13 +153,13 @@ def _scores(run: Run, method: str, setting: Setting) -> Array:
 
 
 def _picks(run: Run, texts: list[list[str]]) -> list[dict[str, list[Any]]]:
-    """Of each item, whose candidates' texts are given: what each method picks."""
+    """Return what each method picks, item by item; `texts` are those of its candidates."""
     places = {method: picks(_scores(run, method, _reported(run))) for method in PICKING}
     quality = run.quality()
     return [
         {
-            method: [int(p[row]), finite(quality[row, p[row]]), said.index(said[p[row]])]
+            method: [int(p[row]), finite(quality[row, p[row]]), answers.index(answers[p[row]])]
             for method, p in places.items()
         }
-        for row, said in enumerate(texts)
+        for row, answers in enumerate(texts)
     ]

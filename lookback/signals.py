@@ -36,6 +36,8 @@ TREE = ("parent", "forked_at")
 """What a candidate that is a fork of another has beside all this."""
 BY_LAYER = "by_layer"
 """What is kept beside them if it is asked for: A_t in each layer."""
+MOST_NEW_TOKENS = 2**17
+"""The longest response that an engine may be asked for."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -321,12 +321,11 @@ def _params(
 ) -> dict[str, Any]:
     """The scorer's settings, wrong ones named before a model is loaded, which can take minutes."""
     from lookback.scores.base import get_scorer
-    from lookback.scores.rehearsal import rehearse
 
     params: dict[str, Any] = {"alpha": alpha, "lam": lam}
     params = {name: value for name, value in params.items() if value is not None}
     params |= settings_of(settings)
-    rehearse(get_scorer(scorer), params, n)
+    get_scorer(scorer).check(params, n)
     return params
 
 

@@ -15,7 +15,7 @@ from lookback.cli.errors import plugin_failure
 from lookback.cli.stdin import refuse_stdin
 from lookback.io.files import OUTSIDE_VARIABLE
 from lookback.registry import PLUGINS_VARIABLE, PluginError, is_interrupt, load_plugin, plugin_in
-from lookback.scores.names import HOMES
+from lookback.scores import HOMES
 
 
 class PluginGroup(TyperGroup):

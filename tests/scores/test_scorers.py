@@ -18,7 +18,6 @@ from lookback.scores.base import (
 )
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import lookback_score
-from lookback.scores.rehearsal import _candidates
 
 SLOW = {
     "lookback": lambda s: lookback_score(s.log_prob, s.visual_lookback, 7.0, 1.5),
@@ -283,7 +282,7 @@ def test_titles_and_colours_travel_with_the_entry():
     ],
 )
 def test_a_setting_of_the_wrong_kind_is_named(name, setting, value):
-    cands = _candidates([make_candidates([3, 2])[0]])
+    cands = make_candidates([3])
     with pytest.raises(SettingError) as error:
         cands.rank(name, **{setting: value})
     assert f"scorer {name!r} cannot work with " in str(error.value)
@@ -294,7 +293,7 @@ def test_a_setting_of_the_wrong_kind_is_named(name, setting, value):
 @pytest.mark.parametrize("name", ["lookback", "majority", "consensus", "vauq"])
 def test_a_setting_that_is_not_finite_is_named(name, value):
     with pytest.raises(ValueError, match=f"alpha = {value}:"):
-        _candidates([make_candidates([3, 2])[0]]).rank(name, alpha=value)
+        make_candidates([3]).rank(name, alpha=value)
 
 
 def test_a_truth_is_finite_numbers():

@@ -9,7 +9,7 @@ import warnings
 import pytest
 from timeouts import HANG_SECONDS
 
-from lookback.cli.errors import LONGEST, explain
+from lookback.cli.terminal import LONGEST, explain
 from lookback.engines import ENGINES
 from lookback.registry import PluginError, SettingError, load_plugin
 from lookback.scores import base

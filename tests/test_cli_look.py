@@ -12,8 +12,7 @@ from rich.console import Console
 from strict_html import Page
 from toy_engine import ToyEngine
 
-from lookback.cli.look import parse_layers
-from lookback.cli.look_screen import find_rows, look_dict, show_look
+from lookback.cli.look import find_rows, look_dict, parse_layers, show_look
 from lookback.engines import ENGINES, EngineKind
 from lookback.looks.look import Picture
 from lookback.looks.regions import find_place

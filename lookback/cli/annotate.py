@@ -30,7 +30,6 @@ def annotate(
         typer.Option(
             metavar="CODE,CODE",
             help="Who may vote; sets are given to them in turn. By default anybody.",
-            show_default=False,
         ),
     ] = None,
     export: Annotated[
@@ -38,14 +37,11 @@ def annotate(
         typer.Option(
             metavar="FILE",
             help="Do not serve: write the page as a file that needs no network.",
-            show_default=False,
         ),
     ] = None,
     set_: Annotated[
         int | None,
-        typer.Option(
-            "--only-set", help="--export: the only set that the page has.", show_default=False
-        ),
+        typer.Option("--only-set", help="--export: the only set that the page has."),
     ] = None,
 ) -> None:
     """Let people judge which of two answers is better; votes go to DIR/votes.sqlite.

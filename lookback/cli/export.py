@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from lookback.cli.app import AllowOutside, Json, app, complete_scorer
+from lookback.cli.app import app
+from lookback.cli.options import AllowOutside, Json, complete_scorer
 from lookback.cli.terminal import LONGEST, long_progress, print_json, say
 from lookback.errors import one_line
 from lookback.integrations.exports import FORMATS, get_format
 from lookback.io.storage import to_path
 
-_LISTED = "; ".join(f"{one.name}: {one.about}" for one in FORMATS.values())
+_LISTED = "; ".join(f"{kind.name}: {kind.about}" for kind in FORMATS.values())
 WHAT = "What is written"
 
 
@@ -37,26 +38,17 @@ def export_run(
             metavar="NAME,NAME",
             help="Whose scores and ranks candidates get; the first one's picks are the answers. By "
             "default lookback.",
-            show_default=False,
             autocompletion=complete_scorer,
             rich_help_panel=WHAT,
         ),
     ] = None,
     alpha: Annotated[
         float | None,
-        typer.Option(
-            help="LookBack's α; by default the model family's.",
-            show_default=False,
-            rich_help_panel=WHAT,
-        ),
+        typer.Option(help="LookBack's α; by default the model family's.", rich_help_panel=WHAT),
     ] = None,
     lam: Annotated[
         float | None,
-        typer.Option(
-            help="LookBack's λ; by default the model family's.",
-            show_default=False,
-            rich_help_panel=WHAT,
-        ),
+        typer.Option(help="LookBack's λ; by default the model family's.", rich_help_panel=WHAT),
     ] = None,
     n: Annotated[
         int | None,
@@ -64,7 +56,6 @@ def export_run(
             "-n",
             "--n",
             help="Of each item the first so many candidates; by default all.",
-            show_default=False,
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -85,7 +76,6 @@ def export_run(
         typer.Option(
             "--images/--no-images",
             help="inspect, hf-dataset: with the images; by default in inspect's logs alone.",
-            show_default=False,
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -97,7 +87,7 @@ def export_run(
     from lookback.runs import open_run
 
     get_format(to)
-    names = tuple(name for given in scorers or ["lookback"] for name in given.split(","))
+    names = tuple(name for names in scorers or ["lookback"] for name in names.split(","))
     params = shared_params(names, alpha, lam)
     opened = open_run(run)
     if opened.manifest.status == "running":

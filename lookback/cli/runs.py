@@ -1,87 +1,67 @@
-"""The command that makes runs: `run`. Parse, call, print."""
+"""The command `run`: candidates for every item of a benchmark, kept in a folder."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lookback.cli.app import (
-    AllowOutside,
-    Data,
-    Device,
-    DeviceMap,
-    Dtype,
-    EngineName,
-    EngineSet,
+from lookback.cli.app import app
+from lookback.cli.inputs import refuse_stdin
+from lookback.cli.options import (
+    DataOptions,
+    DecodingOptions,
+    EngineOptions,
     Json,
-    JudgeModel,
-    JudgePrompt,
-    MaxNewTokens,
-    Metric,
-    Revision,
+    JudgeOptions,
+    PruneOptions,
     Source,
-    Temperature,
-    TopP,
-    TrustRemoteCode,
-    app,
     complete_scorer,
-    parse_device_map,
-    settings_of,
+    count_drawn,
 )
 from lookback.cli.ray import InFlight, Ray, RayCommand, RayCpus, RayGpus, parse_cluster
-from lookback.cli.start import FAILED
-from lookback.cli.stdin import refuse_stdin
-from lookback.cli.steering import Prune, PruneBy, count_drawn, parse_pruning
-from lookback.cli.terminal import (
-    console,
-    duration,
-    long_progress,
-    print_json,
-    say,
-    show_summary,
-)
+from lookback.cli.terminal import FAILED, console, duration, long_progress, print_json, say
 from lookback.io.storage import to_path
+
+if TYPE_CHECKING:
+    from lookback.runs.job import Job
+    from lookback.runs.plan import Plan
+    from lookback.runs.start import Summary
 
 
 @app.command(cls=RayCommand)
 def run(
     benchmark: Annotated[
         str | None,
-        typer.Option(help="One of `lookback benchmarks`.", show_default=False),
+        typer.Option(help="One of `lookback benchmarks`."),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="A hub id or a folder; by default the embedded one.", show_default=False),
+        typer.Option(help="A hub id or a folder; by default the embedded one."),
     ] = None,
     out: Annotated[
         str | None,
         typer.Option(
             metavar="PATH",
             help="The run's folder, here or at s3://, gs://, ...; by default runs/ and what it is.",
-            show_default=False,
         ),
     ] = None,
     n: Annotated[int, typer.Option("-n", "--n", help="How many candidates per item.")] = 25,
     seed: Annotated[int, typer.Option(help="The same seed draws the same candidates.")] = 42,
-    limit: Annotated[
-        int | None, typer.Option(help="Only the first so many items.", show_default=False)
-    ] = None,
+    limit: Annotated[int | None, typer.Option(help="Use only the first N items.")] = None,
     split: Annotated[
         str | None,
-        typer.Option(help="Which items; by default what the paper uses.", show_default=False),
+        typer.Option(help="Which items; by default what the paper uses."),
     ] = None,
-    data: Data = None,
-    metric: Metric = None,
-    allow_outside: AllowOutside = False,
+    *,
+    data: DataOptions,
     candidates: Annotated[
         str | None,
         typer.Option(
             metavar="PATH",
             help="Do not draw: take these responses, a JSONL file or another run.",
-            show_default=False,
         ),
     ] = None,
     image: Annotated[
@@ -93,15 +73,11 @@ def run(
         typer.Option(
             metavar="NAME[@N]",
             help="Record a scorer that looks again, e.g. vauq, usc@5; may be repeated.",
-            show_default=False,
             autocompletion=complete_scorer,
         ),
     ] = None,
-    temperature: Temperature = 1.2,
-    top_p: TopP = 0.9,
-    max_new_tokens: MaxNewTokens = 256,
-    prune: Prune = None,
-    prune_by: PruneBy = None,
+    decoding: DecodingOptions,
+    pruning: PruneOptions,
     workers: Annotated[
         int, typer.Option(help="Processes that share the work, each with its own model.")
     ] = 1,
@@ -110,7 +86,6 @@ def run(
         typer.Option(
             metavar="INDEX/COUNT",
             help="Make one part of the run, for array jobs: 0/16 to 15/16, to one --out.",
-            show_default=False,
         ),
     ] = None,
     ray: Ray = None,
@@ -126,18 +101,10 @@ def run(
         typer.Option(
             min=1,
             help="Keep where the picks of the first so many items looked: for the report.",
-            show_default=False,
         ),
     ] = None,
-    engine: EngineName = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    revision: Revision = None,
-    device_map: DeviceMap = None,
-    trust_remote_code: TrustRemoteCode = False,
-    engine_set: EngineSet = None,
-    judge_model: JudgeModel = None,
-    judge_prompt: JudgePrompt = None,
+    engine: EngineOptions,
+    judge: JudgeOptions,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Try a few items, say how long all will take.")
     ] = False,
@@ -149,7 +116,7 @@ def run(
     """Candidates for every item of a benchmark, with their signals, kept in a folder.
 
     With --data FILE and no --benchmark, of a file of your own: .jsonl, .csv or .parquet.
-    Stopped at any point, the same command goes on where it was.
+    Safe to interrupt: run the same command again to resume.
     """
     from lookback.runs.job import Job
     from lookback.runs.jobs import holds_run
@@ -160,40 +127,35 @@ def run(
     job = None if shard is None else Job.parse(shard)
     if workers < 1:
         raise ValueError(f"workers = {workers}: must be at least 1")
-    n = count_drawn(n, temperature) if candidates is None else n
-    if prune is None and prune_by is not None:
+    n = count_drawn(n, decoding.temperature) if candidates is None else n
+    if pruning.prune is None and pruning.prune_by is not None:
         raise typer.BadParameter("it goes with --prune", param_hint="--prune-by")
-    settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data}
-    settings |= {"split": split, "limit": limit, "revision": revision, "dtype": dtype}
-    settings |= {"engine": engine, "source": source, "metric": metric}
+    settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data.data}
+    settings |= {"split": split, "limit": limit, "source": source, "metric": data.metric}
+    settings |= {"engine": engine.engine, "revision": engine.revision, "dtype": engine.dtype}
     if candidates is not None and holds_run(to_path(candidates)):
         same = settings_like(Run(candidates), model)
-        settings = {key: same[key] if given is None else given for key, given in settings.items()}
+        settings = {key: same[key] if value is None else value for key, value in settings.items()}
     settings["engine"] = settings["engine"] or "transformers"
     if settings["benchmark"] is None:
         settings["benchmark"] = _own_data(settings["data"])
+    judged = {"model": judge.judge_model, "prompt": judge.judge_prompt}
     plan = Plan(
         **settings,
+        **asdict(decoding),
         candidates=candidates,
-        judge={
-            name: given
-            for name, given in (("model", judge_model), ("prompt", judge_prompt))
-            if given
-        },
+        judge={name: value for name, value in judged.items() if value},
         n=n,
-        temperature=temperature,
-        top_p=top_p,
-        max_new_tokens=max_new_tokens,
-        prune=parse_pruning(prune, prune_by, n),
+        prune=pruning.pruning(n),
         seed=seed,
         image=image,
         by_layer=by_layer,
         look=look or 0,
-        scorers=tuple(name for given in scorers or [] for name in given.split(",")),
-        device=device,
-        device_map=parse_device_map(device_map),
-        trust_remote_code=trust_remote_code,
-        engine_settings=settings_of(engine_set, "--engine-set"),
+        scorers=tuple(name for names in scorers or [] for name in names.split(",")),
+        device=engine.device,
+        device_map=engine.parse_device_map(),
+        trust_remote_code=engine.trust_remote_code,
+        engine_settings=engine.settings(),
         in_flight=in_flight,
     )
     cluster = parse_cluster(ray, ray_cpus, ray_gpus, dry_run)
@@ -226,22 +188,35 @@ def run(
         raise typer.Exit(FAILED)
 
 
-def _estimate(plan: Any, workers: int, job: Any, as_json: bool) -> None:
+def show_summary(summary: Summary, most: int = 5) -> None:
+    """Print how a run ended: results on stdout, what failed on stderr."""
+    for name, error in summary.failed[:most]:
+        say(f"failed: {name}: {error}")
+    if len(summary.failed) > most:
+        say(f"and {len(summary.failed) - most} more failures")
+    run = summary.run
+    print(f"{run.path}: {summary.items} items, {len(run.texts)} candidates, ", end="")
+    lines = "1 line" if summary.left_out == 1 else f"{summary.left_out} lines"
+    left_out = f", {lines} left out" if summary.left_out else ""
+    print(f"{len(summary.failed)} failed{left_out}")
+
+
+def _estimate(plan: Plan, workers: int, job: Job | None, as_json: bool) -> None:
     from lookback.runs.estimate import estimate
 
     with console(stderr=True).status("trying the first items"):
-        found = estimate(plan, workers, job=job)
+        result = estimate(plan, workers, job=job)
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(result))
         return
     print(
-        f"{found.items} items in about {duration(found.seconds)} with {workers} worker(s), "
-        f"about {found.megabytes:.1f} MB; from {found.tried} items, {found.failed} of which failed"
+        f"{result.items} items in about {duration(result.seconds)} with {workers} worker(s), about "
+        f"{result.megabytes:.1f} MB; from {result.tried} items, {result.failed} of which failed"
     )
 
 
 def _own_data(data: str | None) -> str:
-    """The benchmark that a file of one's own is."""
+    """Return the benchmark's name for a file of the user's own."""
     from lookback.benchmarks.own import own_name
 
     if data is None or to_path(data).is_dir():
@@ -252,8 +227,8 @@ def _own_data(data: str | None) -> str:
     return own_name(data)
 
 
-def _folder(plan: Any) -> Path:
-    """runs/model_benchmark_seed; and that it is pruned, or the image for a control."""
+def _folder(plan: Plan) -> Path:
+    """Return runs/model_benchmark_seed; with "pruned", and the image of a control, if any."""
     model = Path(plan.model or "embedded").name
     kind = "given" if plan.candidates else str(plan.seed)
     image = "" if plan.image == "own" else f"_{plan.image}"

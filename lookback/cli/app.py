@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Callable
 from copy import copy
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
@@ -84,32 +84,43 @@ def expand_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(**values: Any) -> Any:
-        for name, group in groups.items():
-            own = {field.name: values.pop(field.name) for field in fields(group)}
-            values[name] = group(**own)
-        return function(**values)
+        made = {name: _make_group(group, values) for name, group in groups.items()}
+        return function(**values, **made)
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return call
 
 
 def _option_parameters(group: Any) -> list[inspect.Parameter]:
-    """Return a parameter for each field; options without a help panel get the group's."""
-    parameters = []
-    hints = get_type_hints(group, include_extras=True)
-    for field in fields(group):
-        kind, option = get_args(hints[field.name])
+    """Return a parameter per option of a group; those without a help panel get the group's."""
+    parameters: list[inspect.Parameter] = []
+    for field, kind in _typed_fields(group):
+        if is_dataclass(kind):
+            parameters += _option_parameters(kind)
+            continue
+        option = field.metadata.get("option")
+        if option is None:
+            kind, option = get_args(kind)
         option = copy(option)
         option.rich_help_panel = option.rich_help_panel or getattr(group, "PANEL", None)
-        parameters.append(
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=Annotated[kind, option],
-            )
-        )
+        parameter = inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY)
+        annotation = Annotated[kind, option]  # type: ignore[valid-type]
+        parameters.append(parameter.replace(default=field.default, annotation=annotation))
     return parameters
+
+
+def _make_group(group: Any, values: dict[str, Any]) -> Any:
+    """Return a group with its values, which are taken out of `values`."""
+    own = {
+        field.name: _make_group(kind, values) if is_dataclass(kind) else values.pop(field.name)
+        for field, kind in _typed_fields(group)
+    }
+    return group(**own)
+
+
+def _typed_fields(group: Any) -> list[tuple[Field[Any], Any]]:
+    hints = get_type_hints(group, include_extras=True)
+    return [(field, hints[field.name]) for field in fields(group)]
 
 
 app = App(

@@ -1,8 +1,11 @@
 """The commands about benchmarks: `benchmarks`, `evaluate`."""
 
+# ruff: noqa: RUF009  (option() makes a dataclass field)
+
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +13,7 @@ import typer
 
 from lookback.cli.app import app
 from lookback.cli.inputs import check_stdin, is_stdin, read_stdin, refuse_stdin
-from lookback.cli.options import Data, DataOptions, Json, JudgeOptions
+from lookback.cli.options import Data, DataOptions, Json, JudgeOptions, option
 from lookback.cli.terminal import console, print_json, printable, progress, say, show_table
 
 if TYPE_CHECKING:
@@ -21,8 +24,6 @@ if TYPE_CHECKING:
 @app.command()
 def benchmarks(data: Data = None, as_json: Json = False) -> None:
     """List the benchmarks, where to get their files, and whether they are found."""
-    from dataclasses import asdict
-
     from lookback.benchmarks.evaluate import list_benchmarks
 
     known = list_benchmarks(data)
@@ -59,6 +60,29 @@ def _files_cell(b: Listed) -> str:
     return f"found in {b.where}" if b.found else "not found"
 
 
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """Which items count, and how strictly."""
+
+    split: str | None = option(help="Score these items; `all` is all there are.")
+    strict: bool | None = option(
+        help="Bad lines and missing ids are an error, or never are; by default if fewer than half "
+        "of the responses are to an item."
+    )
+    synonyms: Path | None = option(help="chair: a synonyms.txt to use.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateJudgeOptions(JudgeOptions):
+    """The language model that judges, and how it is reached."""
+
+    judge_url: str | None = option(
+        help="Its OpenAI-compatible endpoint; by default OPENAI_BASE_URL."
+    )
+    judge_key: str | None = option(help="Its API key; by default OPENAI_API_KEY.")
+    judge_cache: Path | None = option(help="The file that keeps its replies.")
+
+
 @app.command()
 def evaluate(
     benchmark: Annotated[str, typer.Argument(help="One of `lookback benchmarks`.")],
@@ -68,30 +92,8 @@ def evaluate(
     ],
     *,
     data: DataOptions,
-    split: Annotated[
-        str | None,
-        typer.Option(help="Score these items; `all` is all there are."),
-    ] = None,
-    strict: Annotated[
-        bool | None,
-        typer.Option(
-            help="Bad lines and missing ids are an error, or never are; by default if fewer than "
-            "half of the responses are to an item.",
-        ),
-    ] = None,
-    synonyms: Annotated[Path | None, typer.Option(help="chair: a synonyms.txt to use.")] = None,
-    judge: JudgeOptions,
-    judge_url: Annotated[
-        str | None,
-        typer.Option(help="Its OpenAI-compatible endpoint; by default OPENAI_BASE_URL."),
-    ] = None,
-    judge_key: Annotated[
-        str | None,
-        typer.Option(help="Its API key; by default OPENAI_API_KEY."),
-    ] = None,
-    judge_cache: Annotated[
-        Path | None, typer.Option(help="The file that keeps its replies.")
-    ] = None,
+    options: EvaluateOptions,
+    judge: EvaluateJudgeOptions,
     as_json: Json = False,
 ) -> None:
     """Score anybody's responses on a benchmark; no model needed."""
@@ -99,21 +101,28 @@ def evaluate(
     from lookback.benchmarks.base import get_kind
     from lookback.io.limits import DATA_MIB
 
-    check_stdin({"--responses": responses, "--synonyms": synonyms})
-    refuse_stdin("--synonyms", synonyms, "it is read by its name")
-    own = {"synonyms": synonyms, "metric": data.metric}
+    check_stdin({"--responses": responses, "--synonyms": options.synonyms})
+    refuse_stdin("--synonyms", options.synonyms, "it is read by its name")
+    own = {"synonyms": options.synonyms, "metric": data.metric}
     settings: dict[str, Any] = {name: value for name, value in own.items() if value}
     content = read_stdin(DATA_MIB) if is_stdin(responses) else responses
     with progress("scoring") as bar:
-        asked = (judge.judge_prompt, judge_url, judge_key, judge_cache)
-        if "judge" in get_kind(benchmark).settings or any(asked):
+        own_judge = judge.judge_prompt, judge.judge_url, judge.judge_key, judge.judge_cache
+        if "judge" in get_kind(benchmark).settings or any(own_judge):
             from lookback.benchmarks.judge import get_judge
 
             settings["judge"] = get_judge(
-                judge.judge_model, judge_url, judge_key, judge_cache, bar, judge.judge_prompt
+                judge.judge_model,
+                judge.judge_url,
+                judge.judge_key,
+                judge.judge_cache,
+                bar,
+                judge.judge_prompt,
             )
         try:
-            result = evaluation.evaluate(benchmark, content, data.data, split, strict, **settings)
+            result = evaluation.evaluate(
+                benchmark, content, data.data, options.split, options.strict, **settings
+            )
         except evaluation.BadResponses as error:
             warn(error.problems)
             raise

@@ -1,18 +1,20 @@
 """The command `look`: where a response looked, in the terminal, as a page or as a strip."""
 
+# ruff: noqa: RUF009  (option() makes a dataclass field)
+
 from __future__ import annotations
 
 import re
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import typer
 
 from lookback.cli.app import app
 from lookback.cli.inputs import check_question, check_stdin, read_argument, read_conversation
-from lookback.cli.options import OUTPUT, EngineOptions, MediaOptions, Model, SamplingOptions
+from lookback.cli.options import OUTPUT, EngineOptions, MediaOptions, Model, SamplingOptions, option
 from lookback.cli.start import Start
 from lookback.cli.terminal import (
     LEFT,
@@ -43,13 +45,35 @@ if TYPE_CHECKING:
 SCORER = "lookback"
 """What chooses the answer that is looked at, if none is given."""
 RELATIVE = ("tokens", "prompt")
-LOOKED = "Where it looked"
 SHOWN_WORDS = 60
 """Words of the table."""
 DRAWN_WORDS = 2
 """Words that are drawn, those with the highest A."""
 LARGEST_PICTURE = 256
 """Pixels of a picture that is drawn in a terminal: more cannot be seen there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookOptions:
+    """What is shown of a look."""
+
+    PANEL: ClassVar[str] = "Where it looked"
+    out: Path | None = option(
+        None,
+        "--out",
+        "-o",
+        help="Write a page (.html) or a strip of small pictures (.png).",
+        rich_help_panel=OUTPUT,
+    )
+    layers: str | None = option(
+        help="Attention layers to read, from 0: 4-8 reads 4, 5, 6 and 7; by default all."
+    )
+    relative: str | None = option(
+        metavar="tokens|prompt",
+        help="Show where a word looked more than usual: than the answer's tokens on average, or "
+        "than the same word after another question.",
+    )
+    against: str = option("Describe the image.", help="With --relative prompt: the other question.")
 
 
 @app.command()
@@ -65,36 +89,8 @@ def look(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="Write a page (.html) or a strip of small pictures (.png).",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    layers: Annotated[
-        str | None,
-        typer.Option(
-            help="Attention layers to read, from 0: 4-8 reads 4, 5, 6 and 7; by default all.",
-            rich_help_panel=LOOKED,
-        ),
-    ] = None,
-    relative: Annotated[
-        str | None,
-        typer.Option(
-            metavar="tokens|prompt",
-            help="Show where a word looked more than usual: than the answer's tokens on average, "
-            "or than the same word after another question.",
-            rich_help_panel=LOOKED,
-        ),
-    ] = None,
-    against: Annotated[
-        str,
-        typer.Option(help="With --relative prompt: the other question.", rich_help_panel=LOOKED),
-    ] = "Describe the image.",
     *,
+    options: LookOptions,
     media: MediaOptions,
     sampling: SamplingOptions,
     model: Model = None,
@@ -117,8 +113,9 @@ def look(
     if response is None:
         sampling = sampling.without_repeats()
     check_question(question)
-    chosen, kind = parse_layers(layers), check_relative(relative)
+    chosen, kind = parse_layers(options.layers), check_relative(options.relative)
     answer = None if response is None else _read_answer(response)
+    out = options.out
     if out is not None:
         check_output(out)
     conversation = read_conversation([image, *(media.more_images or [])], question)
@@ -133,7 +130,7 @@ def look(
             response=shown,
             source=media.source,
             layers=chosen,
-            relative_to=against if kind == "prompt" else None,
+            relative_to=options.against if kind == "prompt" else None,
             progress=bar,
         )
     if as_json:

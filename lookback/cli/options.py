@@ -1,14 +1,17 @@
 """The options that commands share, each declared once.
 
 A dataclass is a group of options. A command names it as the type of a keyword-only parameter, gets
-one option per field, and is called with an instance (`app.command`).
+one option per field, and is called with an instance (`app.command`). A field is an option by its
+`option(...)`, or by a type that has one; or it is a group itself.
 """
+
+# ruff: noqa: RUF009  (option() makes a dataclass field)
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -32,6 +35,17 @@ OUTPUT = "Output"
 """The panels of options in --help, in this order."""
 JUDGE = "lookback"
 """The scorer that decides which answers go on, if --prune-by names no other."""
+
+
+def option(default: Any = None, *names: str, **settings: Any) -> Any:
+    """Return a dataclass field that is an option of a command.
+
+    Args:
+        default: its default.
+        names: `--like-this`; by default made from the field's name.
+        settings: further arguments of `typer.Option`.
+    """
+    return field(default=default, metadata={"option": typer.Option(*names, **settings)})
 
 
 def complete_scorer(incomplete: str) -> list[str]:
@@ -141,12 +155,9 @@ class MediaOptions:
     """What is asked about, beside the first image."""
 
     PANEL: ClassVar[str] = ASKED
-    more_images: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--image", "-i", help="A further image of the same question; may be repeated."
-        ),
-    ] = None
+    more_images: list[str] | None = option(
+        None, "--image", "-i", help="A further image of the same question; may be repeated."
+    )
     source: Source = None
 
 
@@ -155,7 +166,7 @@ class SamplingOptions:
     """How answers are drawn: arguments of `Engine.sample`."""
 
     PANEL: ClassVar[str] = DRAWN
-    n: Annotated[int, typer.Option("-n", "--n", help="How many answers to draw.")] = 25
+    n: int = option(25, "-n", "--n", help="How many answers to draw.")
     temperature: Temperature = 1.2
     top_p: TopP = 0.9
     max_new_tokens: MaxNewTokens = 256
@@ -195,14 +206,11 @@ class PruneOptions:
 
     PANEL: ClassVar[str] = DRAWN
     prune: Prune = None
-    prune_by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SCORER",
-            help="Who judges what is still being written, from its signals; lookback by default.",
-            autocompletion=complete_scorer,
-        ),
-    ] = None
+    prune_by: str | None = option(
+        metavar="SCORER",
+        help="Who judges what is still being written, from its signals; lookback by default.",
+        autocompletion=complete_scorer,
+    )
 
     def pruning(self, n: int, settings: dict[str, Any] | None = None) -> Pruning | None:
         """Return the rule for n candidates, or None.
@@ -228,16 +236,14 @@ class PruneOptions:
 class SteeringOptions(PruneOptions):
     """Which answers end early, or are continued in their place."""
 
-    search: Annotated[
-        bool,
-        typer.Option(
-            "--search",
-            help="Every few tokens go on from the best answers, with forks of them in the places "
-            "of the others.",
-        ),
-    ] = False
-    keep: Annotated[int, typer.Option(help="--search: so many go on each time.")] = 5
-    every: Annotated[int, typer.Option(help="--search: so many tokens each time.")] = 16
+    search: bool = option(
+        False,
+        "--search",
+        help="Every few tokens go on from the best answers, with forks of them in the places of "
+        "the others.",
+    )
+    keep: int = option(5, help="--search: so many go on each time.")
+    every: int = option(16, help="--search: so many tokens each time.")
 
     def rule(self, n: int, scorer: str, params: dict[str, Any]) -> Pruning | Search | None:
         """Return the rule for n answers, or None.
@@ -293,14 +299,8 @@ class ScorerOptions:
 
     PANEL: ClassVar[str] = RANKED
     scorer: Scorer = "lookback"
-    alpha: Annotated[
-        float | None,
-        typer.Option(help="LookBack's α; by default the model family's."),
-    ] = None
-    lam: Annotated[
-        float | None,
-        typer.Option(help="LookBack's λ; by default the model family's."),
-    ] = None
+    alpha: float | None = option(help="LookBack's α; by default the model family's.")
+    lam: float | None = option(help="LookBack's λ; by default the model family's.")
     settings: Settings = None
 
     def params(self, count: int) -> dict[str, Any]:
@@ -323,40 +323,22 @@ class EngineOptions:
     """What runs the model: arguments of `lookback.load` beside the model."""
 
     PANEL: ClassVar[str] = MODEL
-    engine: Annotated[
-        str | None,
-        typer.Option(help="What runs the model; see `lookback engines`."),
-    ] = None
-    device: Annotated[
-        str | None,
-        typer.Option(help="cpu, cuda, ...; by default a GPU if there is one."),
-    ] = None
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            help="Of the weights, e.g. bfloat16; by default the checkpoint's own on a GPU."
-        ),
-    ] = None
-    revision: Annotated[
-        str | None,
-        typer.Option(help="Hub revision: branch, tag or commit."),
-    ] = None
-    device_map: Annotated[
-        str | None,
-        typer.Option(help="Instead of a device: auto, or JSON that says which part goes where."),
-    ] = None
-    trust_remote_code: Annotated[
-        bool,
-        typer.Option("--trust-remote-code", help="Run code that comes with the model."),
-    ] = False
-    engine_set: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--engine-set",
-            metavar="NAME=VALUE",
-            help="A setting of the engine's own, e.g. tensor_parallel_size=2; may be repeated.",
-        ),
-    ] = None
+    engine: str | None = option(help="What runs the model; see `lookback engines`.")
+    device: str | None = option(help="cpu, cuda, ...; by default a GPU if there is one.")
+    dtype: str | None = option(
+        help="Of the weights, e.g. bfloat16; by default the checkpoint's own on a GPU."
+    )
+    revision: str | None = option(help="Hub revision: branch, tag or commit.")
+    device_map: str | None = option(
+        help="Instead of a device: auto, or JSON that says which part goes where."
+    )
+    trust_remote_code: bool = option(
+        False, "--trust-remote-code", help="Run code that comes with the model."
+    )
+    engine_set: list[str] | None = option(
+        metavar="NAME=VALUE",
+        help="A setting of the engine's own, e.g. tensor_parallel_size=2; may be repeated.",
+    )
 
     def load_settings(self) -> dict[str, Any]:
         """Return the arguments of `lookback.load` that were given."""
@@ -410,10 +392,9 @@ class DataOptions:
     """Where the items of a benchmark come from."""
 
     data: Data = None
-    metric: Annotated[
-        str | None,
-        typer.Option(help="Your own data: compares the answers of lines that name no metric."),
-    ] = None
+    metric: str | None = option(
+        help="Your own data: compares the answers of lines that name no metric."
+    )
     allow_outside: AllowOutside = False
 
 
@@ -421,19 +402,13 @@ class DataOptions:
 class JudgeOptions:
     """The language model that judges free-text answers."""
 
-    judge_model: Annotated[
-        str | None,
-        typer.Option(
-            help="hallusionbench: the language model that judges; without, rules do.",
-            envvar="LOOKBACK_JUDGE_MODEL",
-        ),
-    ] = None
-    judge_prompt: Annotated[
-        str | None,
-        typer.Option(
-            help="What it is asked: official (HallusionBench's rules, the default) or brief."
-        ),
-    ] = None
+    judge_model: str | None = option(
+        help="hallusionbench: the language model that judges; without, rules do.",
+        envvar="LOOKBACK_JUDGE_MODEL",
+    )
+    judge_prompt: str | None = option(
+        help="What it is asked: official (HallusionBench's rules, the default) or brief."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,11 +416,10 @@ class SignalOutputOptions:
     """How answers and their signals are printed."""
 
     PANEL: ClassVar[str] = OUTPUT
-    by_layer: Annotated[
-        bool,
-        typer.Option("--by-layer", help="Keep A in each layer too; it is in what --json prints."),
-    ] = False
-    as_json: Annotated[bool, typer.Option("--json", help="Print all signals as JSON.")] = False
+    by_layer: bool = option(
+        False, "--by-layer", help="Keep A in each layer too; it is in what --json prints."
+    )
+    as_json: bool = option(False, "--json", help="Print all signals as JSON.")
 
     def check(self) -> None:
         """Raise ValueError if something is to be kept that would not be shown."""

@@ -1,8 +1,10 @@
 """The command `run`: candidates for every item of a benchmark, kept in a folder."""
 
+# ruff: noqa: RUF009  (option() makes a dataclass field)
+
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +22,7 @@ from lookback.cli.options import (
     Source,
     complete_scorer,
     count_drawn,
+    option,
 )
 from lookback.cli.ray import InFlight, Ray, RayCommand, RayCpus, RayGpus, parse_cluster
 from lookback.cli.terminal import FAILED, console, duration, long_progress, print_json, say
@@ -31,80 +34,99 @@ if TYPE_CHECKING:
     from lookback.runs.start import Summary
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a run is: a `Plan`, its folder, and who does the work."""
+
+    benchmark: str | None = option(help="One of `lookback benchmarks`.")
+    model: str | None = option(help="A hub id or a folder; by default the embedded one.")
+    out: str | None = option(
+        metavar="PATH",
+        help="The run's folder, here or at s3://, gs://, ...; by default runs/ and what it is.",
+    )
+    n: int = option(25, "-n", "--n", help="How many candidates per item.")
+    seed: int = option(42, help="The same seed draws the same candidates.")
+    limit: int | None = option(help="Use only the first N items.")
+    split: str | None = option(help="Which items; by default what the paper uses.")
+    data: DataOptions
+    candidates: str | None = option(
+        metavar="PATH", help="Do not draw: take these responses, a JSONL file or another run."
+    )
+    image: str = option(
+        "own", help="own; or, for a control of a run: none, random (another item's)."
+    )
+    scorers: list[str] | None = option(
+        metavar="NAME[@N]",
+        help="Record a scorer that looks again, e.g. vauq, usc@5; may be repeated.",
+        autocompletion=complete_scorer,
+    )
+    decoding: DecodingOptions
+    pruning: PruneOptions
+    workers: int = option(1, help="Processes that share the work, each with its own model.")
+    shard: str | None = option(
+        metavar="INDEX/COUNT",
+        help="Make one part of the run, for array jobs: 0/16 to 15/16, to one --out.",
+    )
+    ray: Ray = None
+    ray_cpus: RayCpus = 1
+    ray_gpus: RayGpus = None
+    in_flight: InFlight = None
+    source: Source = None
+    by_layer: bool = option(
+        False, "--by-layer", help="Keep A in each layer too: for `study layers`."
+    )
+    look: int | None = option(
+        min=1, help="Keep where the picks of the first so many items looked: for the report."
+    )
+    engine: EngineOptions
+    judge: JudgeOptions
+
+    def plan(self) -> Plan:
+        """Return the plan; options that were not given are those of a run of --candidates."""
+        from lookback.runs.jobs import holds_run
+        from lookback.runs.plan import Plan, settings_like
+        from lookback.runs.run import Run
+
+        n = self.n
+        if self.candidates is None:
+            n = count_drawn(n, self.decoding.temperature)
+        if self.pruning.prune is None and self.pruning.prune_by is not None:
+            raise typer.BadParameter("it goes with --prune", param_hint="--prune-by")
+        settings: dict[str, Any] = {"benchmark": self.benchmark, "model": self.model}
+        settings |= {"split": self.split, "limit": self.limit, "source": self.source}
+        settings |= {"data": self.data.data, "metric": self.data.metric}
+        settings |= {name: getattr(self.engine, name) for name in ("engine", "revision", "dtype")}
+        if self.candidates is not None and holds_run(to_path(self.candidates)):
+            same = settings_like(Run(self.candidates), self.model)
+            settings = {key: same[key] if own is None else own for key, own in settings.items()}
+        settings["engine"] = settings["engine"] or "transformers"
+        if settings["benchmark"] is None:
+            settings["benchmark"] = _own_data(settings["data"])
+        judge = {"model": self.judge.judge_model, "prompt": self.judge.judge_prompt}
+        return Plan(
+            **settings,
+            **asdict(self.decoding),
+            candidates=self.candidates,
+            judge={name: value for name, value in judge.items() if value},
+            n=n,
+            prune=self.pruning.pruning(n),
+            seed=self.seed,
+            image=self.image,
+            by_layer=self.by_layer,
+            look=self.look or 0,
+            scorers=tuple(name for names in self.scorers or [] for name in names.split(",")),
+            device=self.engine.device,
+            device_map=self.engine.parse_device_map(),
+            trust_remote_code=self.engine.trust_remote_code,
+            engine_settings=self.engine.settings(),
+            in_flight=self.in_flight,
+        )
+
+
 @app.command(cls=RayCommand)
 def run(
-    benchmark: Annotated[
-        str | None,
-        typer.Option(help="One of `lookback benchmarks`."),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help="A hub id or a folder; by default the embedded one."),
-    ] = None,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            help="The run's folder, here or at s3://, gs://, ...; by default runs/ and what it is.",
-        ),
-    ] = None,
-    n: Annotated[int, typer.Option("-n", "--n", help="How many candidates per item.")] = 25,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same candidates.")] = 42,
-    limit: Annotated[int | None, typer.Option(help="Use only the first N items.")] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(help="Which items; by default what the paper uses."),
-    ] = None,
     *,
-    data: DataOptions,
-    candidates: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            help="Do not draw: take these responses, a JSONL file or another run.",
-        ),
-    ] = None,
-    image: Annotated[
-        str,
-        typer.Option(help="own; or, for a control of a run: none, random (another item's)."),
-    ] = "own",
-    scorers: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME[@N]",
-            help="Record a scorer that looks again, e.g. vauq, usc@5; may be repeated.",
-            autocompletion=complete_scorer,
-        ),
-    ] = None,
-    decoding: DecodingOptions,
-    pruning: PruneOptions,
-    workers: Annotated[
-        int, typer.Option(help="Processes that share the work, each with its own model.")
-    ] = 1,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="INDEX/COUNT",
-            help="Make one part of the run, for array jobs: 0/16 to 15/16, to one --out.",
-        ),
-    ] = None,
-    ray: Ray = None,
-    ray_cpus: RayCpus = 1,
-    ray_gpus: RayGpus = None,
-    in_flight: InFlight = None,
-    source: Source = None,
-    by_layer: Annotated[
-        bool, typer.Option("--by-layer", help="Keep A in each layer too: for `study layers`.")
-    ] = False,
-    look: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Keep where the picks of the first so many items looked: for the report.",
-        ),
-    ] = None,
-    engine: EngineOptions,
-    judge: JudgeOptions,
+    options: RunOptions,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Try a few items, say how long all will take.")
     ] = False,
@@ -119,52 +141,21 @@ def run(
     Safe to interrupt: run the same command again to resume.
     """
     from lookback.runs.job import Job
-    from lookback.runs.jobs import holds_run
-    from lookback.runs.plan import Plan, settings_like
-    from lookback.runs.run import Run
 
-    refuse_stdin("--candidates", candidates, "each worker reads it, and so does a run that goes on")
-    job = None if shard is None else Job.parse(shard)
+    why = "each worker reads it, and so does a run that goes on"
+    refuse_stdin("--candidates", options.candidates, why)
+    job = None if options.shard is None else Job.parse(options.shard)
+    workers = options.workers
     if workers < 1:
         raise ValueError(f"workers = {workers}: must be at least 1")
-    n = count_drawn(n, decoding.temperature) if candidates is None else n
-    if pruning.prune is None and pruning.prune_by is not None:
-        raise typer.BadParameter("it goes with --prune", param_hint="--prune-by")
-    settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data.data}
-    settings |= {"split": split, "limit": limit, "source": source, "metric": data.metric}
-    settings |= {"engine": engine.engine, "revision": engine.revision, "dtype": engine.dtype}
-    if candidates is not None and holds_run(to_path(candidates)):
-        same = settings_like(Run(candidates), model)
-        settings = {key: same[key] if value is None else value for key, value in settings.items()}
-    settings["engine"] = settings["engine"] or "transformers"
-    if settings["benchmark"] is None:
-        settings["benchmark"] = _own_data(settings["data"])
-    judged = {"model": judge.judge_model, "prompt": judge.judge_prompt}
-    plan = Plan(
-        **settings,
-        **asdict(decoding),
-        candidates=candidates,
-        judge={name: value for name, value in judged.items() if value},
-        n=n,
-        prune=pruning.pruning(n),
-        seed=seed,
-        image=image,
-        by_layer=by_layer,
-        look=look or 0,
-        scorers=tuple(name for names in scorers or [] for name in names.split(",")),
-        device=engine.device,
-        device_map=engine.parse_device_map(),
-        trust_remote_code=engine.trust_remote_code,
-        engine_settings=engine.settings(),
-        in_flight=in_flight,
-    )
-    cluster = parse_cluster(ray, ray_cpus, ray_gpus, dry_run)
+    plan = options.plan()
+    cluster = parse_cluster(options.ray, options.ray_cpus, options.ray_gpus, dry_run)
     if dry_run:
         _estimate(plan, workers, job, as_json)
         return
     from lookback.runs.start import start
 
-    folder = to_path(out) if out else _folder(plan)
+    folder = to_path(options.out) if options.out else _folder(plan)
     with long_progress(f"{plan.benchmark} to {folder}", "steps") as bar:
         summary = start(
             plan,

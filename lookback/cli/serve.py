@@ -1,5 +1,7 @@
 """The command `serve`: best-of-N behind OpenAI's API, and the explorer."""
 
+# ruff: noqa: RUF009  (option() makes a dataclass field)
+
 from __future__ import annotations
 
 import os
@@ -8,12 +10,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
-
-import typer
+from typing import ClassVar
 
 from lookback.cli.app import app
-from lookback.cli.options import DRAWN, EngineOptions, Model, Prune, Scorer, parse_schedule
+from lookback.cli.options import DRAWN, EngineOptions, Model, Prune, Scorer, option, parse_schedule
 from lookback.cli.start import Start
 from lookback.cli.terminal import say
 from lookback.io.hosts import host_name, own_names
@@ -31,39 +31,25 @@ class AccessOptions:
     """Who may ask."""
 
     PANEL: ClassVar[str] = "Who may ask"
-    host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")] = 8000
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            help="What requests must bring: Authorization: Bearer KEY.",
-            envvar=KEY_VARIABLE,
-            show_default=False,
-        ),
-    ] = None
-    cors: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ORIGIN",
-            help="Pages of this origin may ask, e.g. https://example.org; may be repeated.",
-        ),
-    ] = None
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Answer to this name too, e.g. that of a proxy before it; may be repeated.",
-        ),
-    ] = None
-    allow_urls: Annotated[
-        bool,
-        typer.Option(
-            "--allow-urls", help="Images may be named by http(s) addresses, public ones only."
-        ),
-    ] = False
-    log_text: Annotated[bool, typer.Option("--log-text", help="Write questions to the log.")] = (
-        False
+    host: str = option("127.0.0.1", help="0.0.0.0 lets other machines in.")
+    port: int = option(8000, min=0, max=65535, help="0 takes one that is free.")
+    api_key: str | None = option(
+        help="What requests must bring: Authorization: Bearer KEY.",
+        envvar=KEY_VARIABLE,
+        show_default=False,
     )
+    cors: list[str] | None = option(
+        metavar="ORIGIN",
+        help="Pages of this origin may ask, e.g. https://example.org; may be repeated.",
+    )
+    allow_host: list[str] | None = option(
+        metavar="NAME",
+        help="Answer to this name too, e.g. that of a proxy before it; may be repeated.",
+    )
+    allow_urls: bool = option(
+        False, "--allow-urls", help="Images may be named by http(s) addresses, public ones only."
+    )
+    log_text: bool = option(False, "--log-text", help="Write questions to the log.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,16 +57,12 @@ class DefaultOptions:
     """What holds if a request does not say."""
 
     PANEL: ClassVar[str] = DRAWN
-    best_of: Annotated[
-        int, typer.Option(min=1, help="Answers to draw, if a request does not say how many.")
-    ] = 25
+    best_of: int = option(25, min=1, help="Answers to draw, if a request does not say how many.")
     scorer: Scorer = "lookback"
     prune: Prune = None
-    temperature: Annotated[float, typer.Option(help="If a request does not say.")] = 1.2
-    top_p: Annotated[float, typer.Option(help="If a request does not say.")] = 0.9
-    max_tokens: Annotated[
-        int, typer.Option(min=1, help="The longest answer, if a request does not say.")
-    ] = 256
+    temperature: float = option(1.2, help="If a request does not say.")
+    top_p: float = option(0.9, help="If a request does not say.")
+    max_tokens: int = option(256, min=1, help="The longest answer, if a request does not say.")
 
     def defaults(self) -> Defaults:
         """Return the server's defaults; raise ValueError if one is out of range."""
@@ -101,43 +83,30 @@ class LimitOptions:
     """What a request may cost."""
 
     PANEL: ClassVar[str] = "What a request may cost"
-    most_best_of: Annotated[int, typer.Option(help="Answers that are drawn.", min=1)] = 64
-    most_tokens: Annotated[int, typer.Option(help="Tokens of one answer.", min=1)] = 1024
-    most_images: Annotated[int, typer.Option(help="Images.", min=0)] = 8
-    most_characters: Annotated[int, typer.Option(help="Characters of all that is said.", min=1)] = (
-        100_000
+    most_best_of: int = option(64, min=1, help="Answers that are drawn.")
+    most_tokens: int = option(1024, min=1, help="Tokens of one answer.")
+    most_images: int = option(8, min=0, help="Images.")
+    most_characters: int = option(100_000, min=1, help="Characters of all that is said.")
+    body_mib: int = option(32, min=1, help="MiB of the whole request.")
+    bodies_mib: int | None = option(
+        min=2,
+        help="MiB of all requests that are held at once (429), half of them for one client; by "
+        "default 8 times --body-mib.",
     )
-    body_mib: Annotated[int, typer.Option(help="MiB of the whole request.", min=1)] = 32
-    bodies_mib: Annotated[
-        int | None,
-        typer.Option(
-            help="MiB of all requests that are held at once (429), half of them for one client; "
-            "by default 8 times --body-mib.",
-            min=2,
-        ),
-    ] = None
-    image_mib: Annotated[int, typer.Option(help="MiB of one image.", min=1)] = 20
-    image_pixels: Annotated[int, typer.Option(help="Pixels of one image.", min=1)] = 16_000_000
-    deadline: Annotated[
-        float, typer.Option(help="Seconds until it must be answered (504).", min=0.1)
-    ] = 120.0
-    queue: Annotated[
-        int,
-        typer.Option(
-            help="Requests that may wait; beyond, the client with the most loses its last (429).",
-            min=0,
-        ),
-    ] = 64
-    in_flight: Annotated[
-        int | None,
-        typer.Option(
-            help="Requests that share the model at a time; by default 4, with vLLM 32.", min=1
-        ),
-    ] = None
-    grace: Annotated[
-        float,
-        typer.Option(help="Seconds that requests have left when the server is to end.", min=0),
-    ] = 30.0
+    image_mib: int = option(20, min=1, help="MiB of one image.")
+    image_pixels: int = option(16_000_000, min=1, help="Pixels of one image.")
+    deadline: float = option(120.0, min=0.1, help="Seconds until it must be answered (504).")
+    queue: int = option(
+        64,
+        min=0,
+        help="Requests that may wait; beyond, the client with the most loses its last (429).",
+    )
+    in_flight: int | None = option(
+        min=1, help="Requests that share the model at a time; by default 4, with vLLM 32."
+    )
+    grace: float = option(
+        30.0, min=0, help="Seconds that requests have left when the server is to end."
+    )
 
     def limits(self) -> Limits:
         """Return the server's limits; raise ValueError if two of them contradict each other."""
@@ -159,35 +128,38 @@ class LimitOptions:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServingOptions:
+    """The prefix cache, the names of the model, and the log."""
+
+    prefixes: int = option(
+        8,
+        min=0,
+        help="Prompts that are kept, so that another question about an image goes on from it; "
+        "vLLM has a cache of its own.",
+        rich_help_panel=DRAWN,
+    )
+    served_model_name: list[str] | None = option(
+        None,
+        "--served-model-name",
+        "--name",
+        metavar="NAME",
+        help="What requests call the model, by default --model; may be repeated, and answers have "
+        "the first.",
+    )
+    any_model_name: bool = option(
+        False, "--any-model-name", help="Requests may call the model anything."
+    )
+    quiet: bool = option(False, "--quiet", help="No line per request.")
+
+
 @app.command()
 def serve(
     *,
     access: AccessOptions,
     drawing: DefaultOptions,
     limit: LimitOptions,
-    prefixes: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Prompts that are kept, so that another question about an image goes on from it; "
-            "vLLM has a cache of its own.",
-            rich_help_panel=DRAWN,
-        ),
-    ] = 8,
-    served_model_name: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--served-model-name",
-            "--name",
-            metavar="NAME",
-            help="What requests call the model, by default --model; may be repeated, and answers "
-            "have the first.",
-        ),
-    ] = None,
-    any_model_name: Annotated[
-        bool, typer.Option("--any-model-name", help="Requests may call the model anything.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No line per request.")] = False,
+    serving: ServingOptions,
     model: Model = None,
     engine: EngineOptions,
 ) -> None:
@@ -204,7 +176,7 @@ def serve(
     defaults, limits = drawing.defaults(), limit.limits()
     if defaults.best_of > limits.best_of:
         raise ValueError(f"--best-of {defaults.best_of}: --most-best-of allows {limits.best_of}")
-    for name in served_model_name or []:
+    for name in serving.served_model_name or []:
         if not check_text(name, "--served-model-name").strip():
             raise ValueError("--served-model-name is empty: give a name, or leave it out")
     _ = [known.units for known in INPUT_LIMITS]  # a variable that is no number is said at once
@@ -214,13 +186,13 @@ def serve(
     settings = Settings(
         defaults,
         limits,
-        names=tuple(served_model_name or ()),
-        any_name=any_model_name,
+        names=tuple(serving.served_model_name or ()),
+        any_name=serving.any_model_name,
         # Typer takes a variable that is set to nothing for none; the server does not.
         api_key=os.environ.get(KEY_VARIABLE) if access.api_key is None else access.api_key,
         allow_urls=access.allow_urls,
         origins=tuple(access.cors or ()),
-        prefixes=prefixes,
+        prefixes=serving.prefixes,
         log_text=access.log_text,
         hosts=names and (*names, *map(host_name, access.allow_host or ())),
     )
@@ -229,9 +201,9 @@ def serve(
     settings = replace(settings, limits=replace(settings.limits, in_flight=at_once))
     from lookback.server.app import make_app
 
-    start_log(quiet)
+    start_log(serving.quiet)
     server = make_server(make_app(lb, settings), settings)
-    shown = ", ".join(served_model_name or [lb.name])
+    shown = ", ".join(serving.served_model_name or [lb.name])
     say(f"serving {shown}; OpenAI clients: base_url={address(bound)}/v1; Ctrl-C ends it")
     print(address(bound), flush=True)
     # uvicorn ends well on SIGTERM and then sends it again: the engine is to end, too.

@@ -1,4 +1,4 @@
-"""The command `export`: a run as other tools read it. Parse, call, print."""
+"""The command `export`: a run as other tools read it."""
 
 # ruff: noqa: RUF009  (option() makes a dataclass field)
 

@@ -255,14 +255,7 @@ def look_dict(look: Look, relative: Relative) -> dict[str, Any]:
 
 
 def show_look(out: Console, look: Look, relative: Relative, title: str) -> None:
-    """Print a look: the answer, two pictures, and where each word looked.
-
-    Args:
-        out: the console.
-        look: the look.
-        relative: as for `Look.heatmap`.
-        title: what the answer is.
-    """
+    """Print a look: the answer under its title, two pictures, and where each word looked."""
     colours = out.color_system == "truecolor"
     by = ", shaded by A" if colours else ""
     out.print(f"{title}{by}:", style="bold", highlight=False, markup=False)
@@ -323,7 +316,7 @@ def _print_rows(out: Console, look: Look, rows: list[Row]) -> None:
 
 
 def _legend(look: Look, rows: list[Row], relative: Relative) -> str:
-    """What the columns are, and what is not known."""
+    """Return what the columns mean, and what is not known."""
     what = "A: the share of a word's attention on the source."
     if not any(row.place for row in rows):
         return f"{what} Where is not known: the layout of this model's vision tokens is not."

@@ -213,11 +213,7 @@ class PruneOptions:
     )
 
     def pruning(self, n: int, settings: dict[str, Any] | None = None) -> Pruning | None:
-        """Return the rule for n candidates, or None.
-
-        Args:
-            n: how many candidates are drawn.
-            settings: of the scorer that decides; by default the model family's.
+        """Return the rule for n candidates, or None; `settings` are those of its scorer.
 
         Raises:
             ValueError: it is no schedule, or the scorer cannot judge drafts with these settings.
@@ -248,13 +244,10 @@ class SteeringOptions(PruneOptions):
     def rule(self, n: int, scorer: str, params: dict[str, Any]) -> Pruning | Search | None:
         """Return the rule for n answers, or None.
 
-        Args:
-            n: how many answers are drawn.
-            scorer, params: what ranks the answers; its settings hold for the rule's scorer too if
-                it is the same one.
+        If its scorer is the one that ranks the answers, it has the same settings, `params`.
 
         Raises:
-            BadParameter: options that exclude each other.
+            BadParameter: options exclude each other.
             ValueError: one is out of range.
         """
         if self.prune is not None and self.search:

@@ -1,15 +1,16 @@
-"""The commands about studies: `study`, `studies`, `report`. Parse, call, print."""
+"""The commands about studies: `study`, `studies`, `report`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lookback.cli.app import app
-from lookback.cli.options import AllowOutside, Json, RunFolders, Settings, parse_settings
+from lookback.cli.options import AllowOutside, Json, RunFolders, Settings, option, parse_settings
 from lookback.cli.terminal import (
     LONGEST,
     console,
@@ -28,22 +29,20 @@ if TYPE_CHECKING:
     from lookback.studies import Result, Runs
 
 
-ReportItems = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        help="Items per run in the report's browser; by default all, up to about 40 MB.",
-    ),
-]
-Budgets = Annotated[
-    str | None,
-    typer.Option(
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """How much of the runs is used."""
+
+    items: int | None = option(
+        min=0, help="Items per run in the report's browser; by default all, up to about 40 MB."
+    )
+    n: str | None = option(
+        None,
         "--n",
         metavar="N,N",
         help="How many candidates to select from, e.g. 5,8; by default 5 and 25, or all that a "
         "smaller run has.",
-    ),
-]
+    )
 
 
 @app.command()
@@ -53,10 +52,10 @@ def study(
     out: Annotated[
         str, typer.Option(metavar="PATH", help="Where tables and figures go.")
     ] = "studies",
+    *,
     settings: Settings = None,
     allow_outside: AllowOutside = False,
-    items: ReportItems = None,
-    n: Budgets = None,
+    options: ReportOptions,
     as_json: Annotated[
         bool, typer.Option("--json", help="The tidy table as JSON; of all, the findings.")
     ] = False,
@@ -69,18 +68,18 @@ def study(
     from lookback.studies.common.base import ALL, HUMAN
 
     if name == HUMAN:
-        if n is not None or settings or items is not None:
+        if options.n is not None or settings or options.items is not None:
             raise ValueError("study 'human' is of votes: it has no --n, --set or --items")
         _votes(runs, to_path(out), as_json)
         return
-    opened = _open(runs, n)
+    opened = _open(runs, options.n)
     if name == ALL:
         if settings:
             raise ValueError("--set is a setting of one study: name it in place of all")
         folder = to_path(out)
-        _report(opened, folder / "report.html", items, as_json, tables=folder)
+        _report(opened, folder / "report.html", options.items, as_json, tables=folder)
         return
-    if items is not None:
+    if options.items is not None:
         raise ValueError("--items is of the report: give it to `study all` or `report`")
     _finish(name, lambda: get_study(name)(opened, parse_settings(settings)), to_path(out), as_json)
 
@@ -177,8 +176,8 @@ def report(
     out: Annotated[
         str, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")
     ] = "report.html",
-    items: ReportItems = None,
-    n: Budgets = None,
+    *,
+    options: ReportOptions,
     allow_outside: AllowOutside = False,
     as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,
 ) -> None:
@@ -189,7 +188,7 @@ def report(
     page = to_path(out)
     if page.suffix.lower() not in (".html", ".htm"):
         raise typer.BadParameter(f"{out}: the page's name ends in .html", param_hint="--out")
-    _report(_open(runs, n), page, items, as_json)
+    _report(_open(runs, options.n), page, options.items, as_json)
 
 
 def _open(paths: list[str], n: str | None) -> Runs:

@@ -78,12 +78,7 @@ def plain_text(text: str) -> Text:
 
 
 def shaded_text(tokens: Sequence[str], values: ArrayLike) -> Text:
-    """Return an answer with each token on a background that is darker the higher its A.
-
-    Args:
-        tokens: the answer's tokens.
-        values: A of each.
-    """
+    """Return an answer with each token on a background that is darker the higher its A."""
     from rich.text import Text
 
     from lookback.pages.tokens import color, shades
@@ -322,12 +317,9 @@ def can_draw(console: Console) -> bool:
 
 
 def fit(size: tuple[int, int], width: int, height: int) -> tuple[int, int]:
-    """Return the pixels to draw: as many as fit, an even number of rows, the shape kept.
+    """Return the pixels to draw of a picture in so many columns and lines.
 
-    Args:
-        size: of the picture, in pixels.
-        width: characters there are.
-        height: lines there are.
+    As many as fit, an even number of rows, the shape kept.
     """
     share = min(min(width, LARGEST) / size[0], 2 * max(height, 2) / size[1], 1)
     return max(1, round(size[0] * share)), max(2, 2 * round(size[1] * share / 2))

@@ -402,16 +402,15 @@ class Engine(Protocol):
         """Raise AbilityError, naming `who`, if the engine lacks an ability that it needs."""
         require(self, needed, who)
 
-    def dual_encoder(self, name: Any = None) -> DualEncoder:
-        """Return the dual encoder of CLIPScore.
+    def dual_encoder(self, name: str | None = None) -> DualEncoder:
+        """Return the encoder of image and text that CLIPScore uses, loaded once.
 
         Args:
-            name: a hub id, a folder, "embedded", or one that is loaded; the family's by default.
+            name: a hub id, a folder, or "embedded"; by default the family's.
         """
         from lookback.engines.dual_encoder import DualEncoder
 
-        chosen = self.family.clip if name is None else name
-        return chosen if isinstance(chosen, DualEncoder) else DualEncoder.load(chosen)
+        return DualEncoder.load(self.family.clip if name is None else name)
 
 
 def check_rows(rows: str) -> None:

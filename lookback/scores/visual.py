@@ -24,7 +24,7 @@ def clipscore(candidates: Candidates, clip: Any = None, prefix: str | None = Non
     `prefix` stands before each text, by default the published "A photo depicts ".
     """
     assert candidates.asked is not None
-    encoder = candidates.asked.engine.dual_encoder(clip)
+    encoder = clip if hasattr(clip, "texts") else candidates.asked.engine.dual_encoder(clip)
     picture = encoder.image(candidates.asked.conversation.images)
     texts = encoder.texts([c.text for c in candidates], prefix)
     return np.asarray(CLIP_WEIGHT * np.clip(texts @ picture, 0, None), dtype=np.float64)

@@ -90,6 +90,9 @@ class Registry(Generic[E]):
         adopt: registers an object under a name; for entry points that name a plain function or
             class, without the decorator.
         plural: the group of entry points is `lookback.` and this; kind + s by default.
+
+    Attributes:
+        entries: what was registered so far, by name.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class Registry(Generic[E]):
         self.group = f"lookback.{plural or f'{kind}s'}"
         self.builtin = builtin
         self._adopt = adopt
-        self._entries: dict[str, E] = {}
+        self.entries: dict[str, E] = {}
 
     def add(self, entry: E) -> None:
         """Register an entry.
@@ -115,13 +118,13 @@ class Registry(Generic[E]):
             ValueError: there is another of that name.
         """
         self._check(entry)
-        known = self._entries.get(entry.name)
+        known = self.entries.get(entry.name)
         home = _home(entry.origin)
         taken = known is not None and _home(known.origin) != home
         if taken or (known is None and self.builtin.get(entry.name, home[0]) != home[0]):
             article = "an" if self.kind[0] in "aeiou" else "a"
             raise ValueError(f"there is already {article} {self.kind} named {entry.name!r}")
-        self._entries[entry.name] = entry
+        self.entries[entry.name] = entry
 
     def _check(self, entry: E) -> None:
         """Raise TypeError for an entry that would fail later, far from where it is registered."""
@@ -136,7 +139,7 @@ class Registry(Generic[E]):
     def names(self) -> list[str]:
         """Return all names: the package's own in its order, then those from elsewhere."""
         load_plugins()
-        return list(dict.fromkeys([*self.builtin, *self._points(), *self._entries]))
+        return list(dict.fromkeys([*self.builtin, *self._points(), *self.entries]))
 
     def get(self, name: str) -> E:
         """Return the entry of that name; its module is imported now.
@@ -151,9 +154,9 @@ class Registry(Generic[E]):
                 f"no {self.kind} named {name!r:.60}; there are: {', '.join(names)}"
                 f"{did_you_mean(name, names)}"
             )
-        if name not in self._entries:
+        if name not in self.entries:
             self._load(name)
-        return self._entries[name]
+        return self.entries[name]
 
     def all(self) -> dict[str, E]:
         """Return every entry by name; warn of another package's that cannot be loaded."""
@@ -180,7 +183,7 @@ class Registry(Generic[E]):
         _plugins[point.module] = point.value
         try:
             loaded = point.load()
-            if name not in self._entries:
+            if name not in self.entries:
                 self._adopt(name, loaded)
         except BaseException as error:
             if is_interrupt(error):

@@ -106,7 +106,7 @@ def test_scorers_are_listed(run):
 
 
 def test_settings_and_scorers_of_ones_own(run, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
+    monkeypatch.setattr(SCORERS, "entries", dict(SCORERS.all()))
     monkeypatch.setenv("LOOKBACK_PLUGINS", "")
     plugin = tmp_path / "cli_plugin.py"
     plugin.write_text(
@@ -145,7 +145,7 @@ def nowhere(model=None, processor=None):
 @pytest.fixture
 def plugin(tmp_path, monkeypatch):
     for registry in (SCORERS, ENGINES):
-        monkeypatch.setattr(registry, "_entries", dict(registry.all()))
+        monkeypatch.setattr(registry, "entries", dict(registry.all()))
     monkeypatch.setenv("LOOKBACK_PLUGINS", "")
     path = tmp_path / "plugin.py"
     path.write_text(PLUGIN)

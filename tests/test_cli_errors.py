@@ -163,7 +163,7 @@ ENDINGS = {
 @pytest.fixture
 def plugin(tmp_path, monkeypatch):
     for registry in (SCORERS, ENGINES):
-        monkeypatch.setattr(registry, "_entries", dict(registry.all()))
+        monkeypatch.setattr(registry, "entries", dict(registry.all()))
     monkeypatch.setenv("LOOKBACK_PLUGINS", "")
     path = tmp_path / "mine.py"
     path.write_text(PLUGIN)

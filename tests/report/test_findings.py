@@ -129,7 +129,7 @@ def test_the_lead_over_log_p_and_greedy_decoding_is_always_told():
 
 @pytest.fixture
 def own_scorer(monkeypatch):
-    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
+    monkeypatch.setattr(SCORERS, "entries", dict(SCORERS.all()))
 
     @lookback.scorer("cautious", title="Cautious pick")
     def cautious(batch):

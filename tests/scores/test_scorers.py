@@ -120,7 +120,7 @@ def test_a_users_own_scorer():
         with pytest.raises(ValueError, match="already a scorer"):
             scorer("lookback")(shortest)
     finally:
-        del SCORERS._entries["shortest-for-this-test"]
+        del SCORERS.entries["shortest-for-this-test"]
 
 
 def test_needs_are_of_a_known_kind():
@@ -138,7 +138,7 @@ def test_a_scorer_from_a_file_works_by_name(tmp_path, monkeypatch):
         "    return batch.lengths.astype(float)\n"
     )
     monkeypatch.setenv("LOOKBACK_PLUGINS", str(plugin))
-    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS._entries))
+    monkeypatch.setattr(SCORERS, "entries", dict(SCORERS.entries))
     assert make_candidates().best("longest-of-plugin").index == 2
     assert make_candidates().best("longest-of-plugin").index == 2  # loaded once
     monkeypatch.setenv("LOOKBACK_PLUGINS", str(tmp_path / "missing.py"))
@@ -187,7 +187,7 @@ def test_no_candidates_is_an_error():
 @pytest.fixture
 def own(monkeypatch):
     """Registers a function as the scorer `mine`, for one test."""
-    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
+    monkeypatch.setattr(SCORERS, "entries", dict(SCORERS.all()))
 
     def register(function, **settings):
         scorer("mine", **settings)(function)
@@ -310,6 +310,6 @@ def test_what_fails_without_a_setting_is_not_blamed_on_one(monkeypatch):
     def fails(batch):
         raise TypeError("a bug")
 
-    monkeypatch.setitem(SCORERS._entries, "entropy", replace(scorer, function=fails))
+    monkeypatch.setitem(SCORERS.entries, "entropy", replace(scorer, function=fails))
     with pytest.raises(TypeError, match=r"^a bug$"):
         make_candidates([3, 2]).rank("entropy")

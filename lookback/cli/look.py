@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 import typer
 
 from lookback.cli.app import app
-from lookback.cli.inputs import check_question, check_stdin, read_argument, read_conversation
+from lookback.cli.inputs import check_question, check_stdin, read_argument
 from lookback.cli.options import OUTPUT, EngineOptions, MediaOptions, Model, SamplingOptions, option
 from lookback.cli.start import Start
 from lookback.cli.terminal import (
@@ -118,8 +118,7 @@ def look(
     out = options.out
     if out is not None:
         check_output(out)
-    conversation = read_conversation([image, *(media.more_images or [])], question)
-    conversation.source(media.source)
+    conversation = media.read(image, question)
     lb = Start(model, engine.load_settings(), SCORER)(conversation)
     require(lb, ["look"] if answer is not None else ["look", "sample"], "lookback look")
     settings = asdict(sampling) | {"source": media.source}

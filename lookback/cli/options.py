@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import typer
 
-from lookback.cli.inputs import refuse_stdin
+from lookback.cli.inputs import read_conversation, refuse_stdin
 from lookback.cli.terminal import say
 from lookback.io.files import OUTSIDE_VARIABLE
 from lookback.registry import PLUGINS_VARIABLE
 from lookback.scores import HOMES
 
 if TYPE_CHECKING:
+    from lookback.conversations import Conversation
     from lookback.steering.pruning import Pruning
     from lookback.steering.search import Search
 
@@ -159,6 +160,12 @@ class MediaOptions:
         None, "--image", "-i", help="A further image of the same question; may be repeated."
     )
     source: Source = None
+
+    def read(self, image: str, question: str) -> Conversation:
+        """Read the images and return the conversation; raise ValueError if it lacks the source."""
+        conversation = read_conversation([image, *(self.more_images or [])], question)
+        conversation.source(self.source)
+        return conversation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,6 @@ from lookback.cli.inputs import (
     check_stdin,
     is_stdin,
     read_argument,
-    read_conversation,
     read_text,
 )
 from lookback.cli.options import (
@@ -67,8 +66,7 @@ def score(
     check_question(question)
     params = ranking.params(len(answers))
     output.check()
-    conversation = read_conversation([image, *(media.more_images or [])], question)
-    conversation.source(media.source)
+    conversation = media.read(image, question)
     lb = Start(model, engine.load_settings(), ranking.scorer)(conversation)
     layers = optional_settings(lb, {"by_layer": output.by_layer})
     with progress(f"scoring {len(answers)} answers") as bar:

@@ -21,7 +21,7 @@ def mark(name):
     last[:] = now
 
 import lookback.cli
-from lookback.cli.questions import read_conversation
+from lookback.cli.inputs import read_conversation
 mark("Python and the command")
 from lookback.benchmarks.base import get_benchmark
 asked = get_benchmark("scenes-caption").items("test", 1)[0].conversation
@@ -30,9 +30,9 @@ mark("the image")
 """
 WAYS = {
     "lookback ask": """
-from lookback.cli.start import unswept
+from lookback.cli.start import gc_frozen
 from lookback.engines.deferring import deferring, import_transformers
-with unswept():
+with gc_frozen():
     with deferring():
         import torch
         mark("import torch")

@@ -57,13 +57,13 @@ FAMILIES: dict[str, Family] = {
 
 
 def family_of(config: Any) -> Family:
-    """The family of a transformers model config (or of anything with a `model_type`).
+    """Return the family of a transformers model config (or of anything with a `model_type`).
 
     A model can bring its own settings: an entry `lookback` in its config.json, with the fields of
-    a `Family`, goes before the table.
+    a `Family`, takes precedence over the table.
 
     Raises:
-        ValueError: that entry is of another shape.
+        ValueError: that entry is malformed.
     """
     own = getattr(config, "lookback", None)
     if own is not None:
@@ -73,7 +73,7 @@ def family_of(config: Any) -> Family:
 
 
 def _check_own(own: Any) -> None:
-    """Refuse settings in a model's config that are no `Family`; None stands where it may."""
+    """Raise ValueError if settings in a model's config are no `Family`."""
     if not isinstance(own, Mapping) or "name" not in own:
         raise ValueError(
             f"the model's config has lookback = {own!r:.60}: it must be settings with a name"
@@ -96,89 +96,41 @@ _KINDS: dict[str, Any] = {
 
 
 def image_token_id(config: Any) -> int:
-    """The id of the placeholder that the vision tokens replace, as the model's own config says it.
+    """Return the id of the placeholder that vision tokens replace, from the model's config.
 
     Raises:
-        ValueError: the config names no such token, so no image enters the context, or names one
-            that cannot be.
+        ValueError: the config names no such token, so no image enters the context, or an
+            impossible one.
     """
-    for key in ("image_token_id", "image_token_index"):
-        value = getattr(config, key, None)
-        if isinstance(value, int):
-            return _token_id(key, value)
-    raise ValueError(
-        f"the config of this {config.model_type!r} model has neither image_token_id nor "
-        "image_token_index: LookBack needs a decoder whose context holds the vision tokens"
-    )
+    token = _token_id(config, "image")
+    if token is None:
+        raise ValueError(
+            f"the config of this {config.model_type!r} model has neither image_token_id nor "
+            "image_token_index: LookBack needs a decoder whose context holds the vision tokens"
+        )
+    return token
 
 
 def video_token_id(config: Any) -> int | None:
-    """The same for videos; None for a model that takes none."""
-    for key in ("video_token_id", "video_token_index"):
+    """Return the same for videos; None for a model that takes none."""
+    return _token_id(config, "video")
+
+
+def _token_id(config: Any, kind: str) -> int | None:
+    for key in (f"{kind}_token_id", f"{kind}_token_index"):
         value = getattr(config, key, None)
         if isinstance(value, int):
-            return _token_id(key, value)
+            if not 0 <= value < 2**31:
+                raise ValueError(f"{key} = {value} in the model's config: a token id is needed")
+            return value
     return None
-
-
-def _token_id(key: str, value: int) -> int:
-    if not 0 <= value < 2**31:
-        raise ValueError(f"{key} = {value} in the model's config: a token id is needed")
-    return value
-
-
-TESTED = frozenset(
-    [
-        "aria",
-        "aya_vision",
-        "cohere2_vision",
-        "deepseek_vl",
-        "deepseek_vl_hybrid",
-        "ernie4_5_vl_moe",
-        "exaone4_5",
-        "gemma3",
-        "gemma4",
-        "glm46v",
-        "glm4v",
-        "glm4v_moe",
-        "glm_ocr",
-        "hunyuan_vl",
-        "idefics2",
-        "idefics3",
-        "internvl",
-        "janus",
-        "lfm2_vl",
-        "lighton_ocr",
-        "llama4",
-        "llava",
-        "llava_next",
-        "llava_next_video",
-        "llava_onevision",
-        "mistral3",
-        "ovis2",
-        "paddleocr_vl",
-        "paligemma",
-        "qianfan_ocr",
-        "qwen2_5_vl",
-        "qwen2_vl",
-        "qwen3_5",
-        "qwen3_5_moe",
-        "qwen3_vl",
-        "qwen3_vl_moe",
-        "smolvlm",
-        "video_llama_3",
-        "video_llava",
-        "vipllava",
-    ]
-)
-"""Model types that the project's tests compare with the model's own attention maps."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the vision tokens of a model lie on its picture.
+    """How the vision tokens of a model are laid out on its picture.
 
-    Names of settings are looked up in the model's config, with a dot for a config inside it.
+    Names of settings are looked up in the model's config, with a dot for a nested config.
 
     Attributes:
         kind: "views": the model is shown squares of pixels (the picture, or tiles of it and an
@@ -233,4 +185,6 @@ LAYOUTS: dict[str, Layout] = {
     "hunyuan_vl": Layout("patches", merge="vision_config.spatial_merge_size", row_end=True),
     **dict.fromkeys(["idefics2", "aria"], Layout("resampled")),
 }
-"""Model types whose vision tokens are known to lie so; all others have no map."""
+"""Layouts by model type; all other types have no heat map."""
+TESTED = frozenset(LAYOUTS)
+"""Model types that the project's tests check against eager attention: all of these."""

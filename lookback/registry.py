@@ -42,25 +42,25 @@ _plugins: dict[str, str] = {}
 
 
 class PluginError(ValueError):
-    """A plugin, or another package's entry, cannot be loaded; the message says which and why."""
+    """A plugin, or another package's entry point, cannot be loaded."""
 
 
 class SettingError(TypeError):
-    """Something registered has no such setting, or lacks one; the message says which there are."""
+    """A setting that does not exist, is missing, or has a value of the wrong kind."""
 
 
 WRONG_KIND = (TypeError, AttributeError, OverflowError)
-"""What comes of a setting that is text where a number is needed, and the like."""
+"""Errors that a setting of the wrong kind causes, e.g. text where a number is needed."""
 
 
 def wrong_kind(who: str, settings: Mapping[str, object], error: Exception) -> SettingError:
-    """The error of something that failed with settings which it does have, by their values."""
-    given = ", ".join(f"{name} = {value!r:.60}" for name, value in settings.items())
-    return SettingError(f"{who} cannot work with {given} ({error_line(error)})")
+    """Return the error of something that failed with settings which it does have."""
+    values = ", ".join(f"{name} = {value!r:.60}" for name, value in settings.items())
+    return SettingError(f"{who} cannot work with {values} ({error_line(error)})")
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the known one that is most like it."""
+    """Return the end of a message about an unknown name: the most similar known one."""
     alike = difflib.get_close_matches(name, list(names), 1) if isinstance(name, str) else []
     return f". Did you mean {alike[0]!r}?" if alike else ""
 
@@ -70,7 +70,7 @@ class Entry(Protocol):
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """The name that users write."""
 
     @property
     def origin(self) -> object:
@@ -84,12 +84,15 @@ class Registry(Generic[E]):
     """Entries of one kind.
 
     Args:
-        kind: what messages call an entry, e.g. "scorer".
-        builtin: the package's own entries, in the order in which lists show them: from the name to
-            the module that registers it.
+        kind: the word for an entry in messages, e.g. "scorer".
+        builtin: the module that registers each of the package's own entries, by name, in the order
+            in which lists show them.
         adopt: registers an object under a name; for entry points that name a plain function or
-            class, one without the decorator.
-        plural: what several are called in the name of the group of entry points, if not kind + s.
+            class, without the decorator.
+        plural: the group of entry points is `lookback.` and this; kind + s by default.
+
+    Attributes:
+        entries: what was registered so far, by name.
     """
 
     def __init__(
@@ -103,27 +106,28 @@ class Registry(Generic[E]):
         self.group = f"lookback.{plural or f'{kind}s'}"
         self.builtin = builtin
         self._adopt = adopt
-        self._entries: dict[str, E] = {}
+        self.entries: dict[str, E] = {}
 
     def add(self, entry: E) -> None:
         """Register an entry.
 
+        The same definition, run again as in a notebook, replaces the older one.
+
         Raises:
-            TypeError: its name is no text, or what is registered can not be called.
-            ValueError: there is another of that name. The same definition, run again as in a
-                notebook, takes the place of the older one.
+            TypeError: its name is no text, or what is registered cannot be called.
+            ValueError: there is another of that name.
         """
         self._check(entry)
-        known = self._entries.get(entry.name)
+        known = self.entries.get(entry.name)
         home = _home(entry.origin)
         taken = known is not None and _home(known.origin) != home
         if taken or (known is None and self.builtin.get(entry.name, home[0]) != home[0]):
             article = "an" if self.kind[0] in "aeiou" else "a"
             raise ValueError(f"there is already {article} {self.kind} named {entry.name!r}")
-        self._entries[entry.name] = entry
+        self.entries[entry.name] = entry
 
     def _check(self, entry: E) -> None:
-        """Refuse here, where the one who registers is known, what would fail far from it."""
+        """Raise TypeError for an entry that would fail later, far from where it is registered."""
         if not isinstance(entry.name, str) or not entry.name.strip():
             raise TypeError(f"the name of a {self.kind} is {entry.name!r:.60}: give it a word")
         if not callable(entry.origin):
@@ -133,16 +137,16 @@ class Registry(Generic[E]):
             )
 
     def names(self) -> list[str]:
-        """All names: the package's own in its order, then those from elsewhere."""
+        """Return all names: the package's own in its order, then those from elsewhere."""
         load_plugins()
-        return list(dict.fromkeys([*self.builtin, *self._points(), *self._entries]))
+        return list(dict.fromkeys([*self.builtin, *self._points(), *self.entries]))
 
     def get(self, name: str) -> E:
-        """The entry of that name, its module loaded only now.
+        """Return the entry of that name; its module is imported now.
 
         Raises:
             ValueError: there is none; the message lists those there are.
-            PluginError: it is another package's, and cannot be loaded.
+            PluginError: another package's entry cannot be loaded.
         """
         names = self.names()
         if name not in names:
@@ -150,22 +154,22 @@ class Registry(Generic[E]):
                 f"no {self.kind} named {name!r:.60}; there are: {', '.join(names)}"
                 f"{did_you_mean(name, names)}"
             )
-        if name not in self._entries:
+        if name not in self.entries:
             self._load(name)
-        return self._entries[name]
+        return self.entries[name]
 
     def all(self) -> dict[str, E]:
-        """Every entry by its name, loaded; another package's that cannot be is left out, loudly."""
-        found = {}
+        """Return every entry by name; warn of another package's that cannot be loaded."""
+        entries = {}
         for name in self.names():
             try:
-                found[name] = self.get(name)
+                entries[name] = self.get(name)
             except PluginError as error:
                 warnings.warn(str(error), stacklevel=2)
-        return found
+        return entries
 
     def own(self, name: str) -> bool:
-        """Whether an entry is a user's own, not the package's."""
+        """Whether an entry comes from a user or another package."""
         return name not in self.builtin
 
     def _points(self) -> dict[str, EntryPoint]:
@@ -178,9 +182,9 @@ class Registry(Generic[E]):
         point = self._points()[name]
         _plugins[point.module] = point.value
         try:
-            found = point.load()
-            if name not in self._entries:
-                self._adopt(name, found)
+            loaded = point.load()
+            if name not in self.entries:
+                self._adopt(name, loaded)
         except BaseException as error:
             if is_interrupt(error):
                 raise
@@ -224,12 +228,12 @@ def load_plugin(plugin: str) -> None:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether an error is Ctrl-C itself, which is nobody's failure."""
+    """Whether an error is Ctrl-C itself, not a subclass that a plugin raised."""
     return type(error) is KeyboardInterrupt
 
 
 def plugin_in(trace: TracebackType | None) -> str | None:
-    """The plugin that an error passed through, as its user named it; None if it met none."""
+    """Return the plugin that an error passed through, as its user named it, or None."""
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__", ""))
         for name, plugin in _plugins.items():
@@ -254,10 +258,10 @@ def _run_file(name: str, path: Path) -> None:
 
 @cache
 def _points(group: str, taken: tuple[str, ...]) -> dict[str, EntryPoint]:
-    """Other packages' entry points of a group, by name; one whose name is taken is left out."""
-    found: dict[str, EntryPoint] = {}
+    """Return other packages' entry points of a group; warn of one whose name is taken."""
+    points: dict[str, EntryPoint] = {}
     for point in entry_points(group=group):
-        first = found.get(point.name)
+        first = points.get(point.name)
         if point.name in taken or (first and first.value != point.value):
             whose = first.value if first else "lookback itself"
             warnings.warn(
@@ -265,13 +269,11 @@ def _points(group: str, taken: tuple[str, ...]) -> dict[str, EntryPoint]:
                 stacklevel=2,
             )
         else:
-            found[point.name] = point
-    return found
+            points[point.name] = point
+    return points
 
 
 def _home(thing: object) -> tuple[str, str]:
-    """Where a function or class was defined."""
-    return (
-        getattr(thing, "__module__", ""),
-        getattr(thing, "__qualname__", type(thing).__qualname__),
-    )
+    """Return the module and the qualified name of a function or class."""
+    name = getattr(thing, "__qualname__", type(thing).__qualname__)
+    return getattr(thing, "__module__", ""), name

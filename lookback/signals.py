@@ -31,11 +31,13 @@ SIGNALS = ("log_prob", "visual_lookback", "self_certainty", "entropy")
 PRUNED = "pruned"
 """The `finish` of a candidate that was ended because others were better: it is not complete."""
 WRITING = "writing"
-"""The `finish` of a candidate that is still being written: what a `Listener` hears."""
+"""The `finish` of a candidate that is still being written, as stream callbacks get it."""
 TREE = ("parent", "forked_at")
-"""What a candidate that is a fork of another has beside all this."""
+"""Further fields of a candidate that is a fork of another."""
 BY_LAYER = "by_layer"
-"""What is kept beside them if it is asked for: A_t in each layer."""
+"""A further signal, kept on request: A_t in each layer."""
+MOST_NEW_TOKENS = 2**17
+"""The longest response that an engine may be asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +198,6 @@ class Candidate:
         return f"Candidate({self.index}, {self.text!r}, {len(self.signals)} tokens{score})"
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
         from lookback.pages.notebook import candidate_html
 
         return candidate_html(self)
@@ -204,7 +205,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Who was asked what: for scorers that need the model again."""
+    """The engine and the conversation of candidates, for scorers that need the model again."""
 
     engine: Engine
     conversation: Conversation
@@ -212,7 +213,7 @@ class Asked:
     def replies(
         self, prompts: Sequence[str], *, image: bool = True, max_new_tokens: int = 256
     ) -> list[str]:
-        """What the model says to each prompt about the same images, or about none."""
+        """Return the model's reply to each prompt about the same images, or about none."""
         media: dict[str, list[Any]] = {
             kind: [part.media for part in self.conversation.parts(kind)] if image else []
             for kind in ("image", "video")
@@ -229,18 +230,18 @@ class Asked:
 class Candidates(Sequence[Candidate]):
     """The candidates for one question or conversation: a sequence, in the order drawn or given.
 
-    Pickled, they leave the engine and the conversation behind (`asked` is None): scorers that ask
-    the model again then say so. Copies share them.
+    A pickle has neither the engine nor the conversation (`asked` is None), and scorers that need
+    the model then raise an error. Copies share them.
 
     Attributes:
         items: the candidates.
         question: what was asked (last).
         prompt_ids: the prompt's tokens, vision placeholders included.
-        model: what answered.
+        model: name of the model.
         defaults: the family's settings for scorers (the paper's `alpha` and `lam`).
-        sampling: how they were drawn; empty if they were given.
+        sampling: the sampling settings; empty if the responses were given.
         messages: the whole conversation; images that are no files or URLs by their hash.
-        source: what A_t is measured on, as it was asked for; None for every vision token.
+        source: what A_t is measured on; None for every vision token.
         asked: the engine and the conversation; None for candidates read from a file or a pickle.
             Not stored.
     """
@@ -287,33 +288,32 @@ class Candidates(Sequence[Candidate]):
         return f"Candidates({len(self)} for {self.question!r})"
 
     def _repr_html_(self) -> str:
-        """For notebooks: the ranking by LookBack, and where the best answer looked."""
         from lookback.pages.notebook import candidates_html
 
         return candidates_html(self)
 
     def batch(self) -> SignalBatch:
-        """The signals and texts of all candidates as one ragged batch, which scorers work on."""
+        """Return the signals and texts of all candidates as one ragged batch for scorers."""
         from lookback.scores.batch import SignalBatch
 
         pruned = [c.finish == PRUNED for c in self]
         return SignalBatch.of([c.signals for c in self], [c.text for c in self], pruned=pruned)
 
     def scorable(self) -> Candidates:
-        """The candidates that are neither empty nor pruned, in order, each with its index."""
+        """Return the candidates that are neither empty nor pruned, in order."""
         return replace(self, items=tuple(c for c in self if c.scorable))
 
     def scores(self, scorer: str = "lookback", **params: Any) -> NDArray[np.float64]:
-        """The score of each candidate, in order; higher is better, NaN if empty or pruned."""
+        """Return each candidate's score, in order; higher is better, NaN if empty or pruned."""
         from lookback.scores.base import get_scorer
 
         return get_scorer(scorer).of_candidates(self, params)
 
     def rank(self, scorer: str = "lookback", **params: Any) -> list[Candidate]:
-        """The candidates from best to worst, each with its `score`; ties keep their order.
+        """Return the candidates from best to worst, each with its `score`; ties keep their order.
 
         Args:
-            scorer: a name that `lookback.scorers()` lists.
+            scorer: one of `lookback.scorers()`.
             params: the scorer's own settings, e.g. `alpha` and `lam`; the family's by default.
         """
         from lookback.scores.base import best_first
@@ -322,10 +322,10 @@ class Candidates(Sequence[Candidate]):
         return [replace(self.items[i], score=float(scores[i])) for i in best_first(scores)]
 
     def best(self, scorer: str = "lookback", **params: Any) -> Candidate:
-        """The candidate with the highest score.
+        """Return the candidate with the highest score.
 
         Raises:
-            ValueError: there is none, because every response is empty.
+            ValueError: every response is empty or pruned.
         """
         ranked = self.rank(scorer, **params)
         if not ranked or ranked[0].score != ranked[0].score:  # NaN
@@ -335,7 +335,7 @@ class Candidates(Sequence[Candidate]):
         return ranked[0]
 
     def to_arrow(self) -> pa.Table:
-        """One row per candidate; signals as lists; all else in the schema's metadata."""
+        """Return one row per candidate, signals as lists, all else in the schema's metadata."""
         import pyarrow as pa
 
         floats = pa.list_(pa.float32())
@@ -349,19 +349,19 @@ class Candidates(Sequence[Candidate]):
         columns |= {name: pa.array([getattr(c, name) for c in self], floats) for name in SIGNALS}
         depth = max((c.by_layer.shape[1] for c in self if c.by_layer is not None), default=None)
         if depth is not None:
-            # The type tells the number of layers, also of a response without tokens.
+            # The type has the number of layers, also for a response without tokens.
             layers = pa.list_(pa.list_(pa.float32(), depth or -1))
-            found = [None if c.by_layer is None else list(c.by_layer) for c in self]
-            columns[BY_LAYER] = pa.array(found, layers)
+            shares = [None if c.by_layer is None else list(c.by_layer) for c in self]
+            columns[BY_LAYER] = pa.array(shares, layers)
         for name in TREE:
             if any(getattr(c, name) is not None for c in self):
                 columns[name] = pa.array([getattr(c, name) for c in self], pa.int32())
-        meta = self._about()
-        return pa.table(columns).replace_schema_metadata({"lookback": json.dumps(meta)})
+        meta = json.dumps(self._about())
+        return pa.table(columns).replace_schema_metadata({"lookback": meta})
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> Candidates:
-        """The inverse of `to_arrow`."""
+        """Return the candidates of a table made by `to_arrow`."""
         meta = (table.schema.metadata or {}).get(b"lookback")
         if meta is None:
             raise ValueError("this table has no 'lookback' metadata: was it made by to_arrow()?")
@@ -371,16 +371,15 @@ class Candidates(Sequence[Candidate]):
             if row.get(BY_LAYER) == []:
                 row[BY_LAYER] = np.empty((0, _layers_of(table.schema.field(BY_LAYER).type)))
             items.append(Candidate(**head, signals=Signals(**row)))
-        info = json.loads(meta)
-        return cls(items=tuple(items), **info)
+        return cls(items=tuple(items), **json.loads(meta))
 
     def to_pandas(self, *scorers: str) -> pd.DataFrame:
-        """`to_arrow` as a pandas frame, with a column of scores for each scorer.
+        """Return `to_arrow` as a pandas frame, with a column of scores for each scorer.
 
         Needs pandas: `pip install lookback-vlm[pandas]`.
 
         Args:
-            scorers: their names; by default "lookback".
+            scorers: names; by default "lookback".
         """
         scores = {name: self.scores(name) for name in scorers or ("lookback",)}
         try:
@@ -391,11 +390,11 @@ class Candidates(Sequence[Candidate]):
             ) from error
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, ready for JSON."""
+        """Return plain lists and numbers, ready for JSON."""
         return self._about() | {"candidates": [candidate_dict(c) for c in self]}
 
     def _about(self) -> dict[str, Any]:
-        """All but the candidates, ready for JSON."""
+        """Return all but the candidates, ready for JSON."""
         return {
             "question": self.question,
             "model": self.model,
@@ -408,7 +407,7 @@ class Candidates(Sequence[Candidate]):
 
 
 def candidate_dict(candidate: Candidate) -> dict[str, Any]:
-    """One candidate as plain lists and numbers, ready for JSON."""
+    """Return one candidate as plain lists and numbers, ready for JSON."""
     signals = {
         k: v.tolist() if isinstance(v, np.ndarray) else list(v)
         for k, v in asdict(candidate.signals).items()
@@ -424,7 +423,7 @@ def candidate_dict(candidate: Candidate) -> dict[str, Any]:
 
 
 def _layers_of(kind: Any) -> int:
-    """How many layers a column's Arrow type tells of; 0 if it does not."""
+    """Return the number of layers in a column's Arrow type; 0 if it has none."""
     import pyarrow as pa
 
     inner = kind.value_type
@@ -432,10 +431,10 @@ def _layers_of(kind: Any) -> int:
 
 
 def _shares(values: Any, tokens: int) -> Floats:
-    """Shares of attention by token and layer, (tokens, L), checked.
+    """Return shares of attention by token and layer as an array of shape (tokens, L).
 
     Raises:
-        ValueError: they are of another shape, or one is no share.
+        ValueError: they are of another shape, or one is outside [0, 1].
     """
     try:
         array: Floats = np.array(values, dtype=np.float32)
@@ -444,7 +443,7 @@ def _shares(values: Any, tokens: int) -> Floats:
             f"by_layer is no table of numbers: it must be ({tokens}, layers), as many layers for "
             "each token"
         ) from None
-    if array.shape == (0,):  # a list of no tokens does not tell how many layers there are
+    if array.shape == (0,):  # an empty list has no number of layers
         array = array.reshape(0, 0)
     if array.ndim != 2 or len(array) != tokens or (tokens and not array.shape[1]):
         raise ValueError(
@@ -462,8 +461,8 @@ def _shares(values: Any, tokens: int) -> Floats:
 
 
 def _constructor_call(record: Any) -> tuple[Any, ...]:
-    """How to pickle a record: by its constructor, which makes its arrays read-only again."""
-    return type(record), tuple(getattr(record, one.name) for one in fields(record))
+    """Pickle a record by its constructor, which makes its arrays read-only again."""
+    return type(record), tuple(getattr(record, field.name) for field in fields(record))
 
 
 def _readonly(values: Any, dtype: type, shape: Sequence[int] = (-1,)) -> NDArray[Any]:

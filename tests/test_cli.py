@@ -15,6 +15,7 @@ from zoo import build
 import lookback
 from lookback.cli import terminal
 from lookback.cli.app import plugins_first
+from lookback.cli.studies import show_study
 from lookback.cli.terminal import printable
 from lookback.engines import ENGINES
 from lookback.scores.base import SCORERS
@@ -105,7 +106,7 @@ def test_scorers_are_listed(run):
 
 
 def test_settings_and_scorers_of_ones_own(run, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
+    monkeypatch.setattr(SCORERS, "entries", dict(SCORERS.all()))
     monkeypatch.setenv("LOOKBACK_PLUGINS", "")
     plugin = tmp_path / "cli_plugin.py"
     plugin.write_text(
@@ -144,7 +145,7 @@ def nowhere(model=None, processor=None):
 @pytest.fixture
 def plugin(tmp_path, monkeypatch):
     for registry in (SCORERS, ENGINES):
-        monkeypatch.setattr(registry, "_entries", dict(registry.all()))
+        monkeypatch.setattr(registry, "entries", dict(registry.all()))
     monkeypatch.setenv("LOOKBACK_PLUGINS", "")
     path = tmp_path / "plugin.py"
     path.write_text(PLUGIN)
@@ -272,7 +273,7 @@ def test_no_number_of_a_study_is_cut_in_a_narrow_terminal(monkeypatch, capsys, w
     header = [("", "Benchmark"), *(("Top-1 agreement", f"scorer {i}") for i in range(9))]
     rows = [["Benchmarks, N=25", *(f"{i}.123 [-10.{i}, +10.{i}]"[: 5 + 20 * i] for i in range(9))]]
     result = Result([], [Table(header, rows, "Some numbers.")], None, [])
-    terminal.show_study("some", result, [])
+    show_study("some", result, [])
     printed = capsys.readouterr().out
     assert "\u2026" not in printed
     assert set(re.findall(r"\S+", " ".join(rows[0]))) <= set(printed.split())

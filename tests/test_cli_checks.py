@@ -13,10 +13,10 @@ from PIL import Image
 from timeouts import HANG_SECONDS
 
 from lookback.benchmarks.base import get_benchmark
-from lookback.cli.app import complete_scorer
+from lookback.cli.options import complete_scorer
 from lookback.embedded import PHOTOGRAPH, is_scene
+from lookback.scores import HOMES
 from lookback.scores.base import SCORERS
-from lookback.scores.names import HOMES
 
 LOADING = "there is no folder"
 NO_MODEL = ("--model", "/no/such/model")

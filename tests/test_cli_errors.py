@@ -9,7 +9,7 @@ import warnings
 import pytest
 from timeouts import HANG_SECONDS
 
-from lookback.cli.errors import LONGEST, explain
+from lookback.cli.terminal import LONGEST, explain
 from lookback.engines import ENGINES
 from lookback.registry import PluginError, SettingError, load_plugin
 from lookback.scores import base
@@ -163,7 +163,7 @@ ENDINGS = {
 @pytest.fixture
 def plugin(tmp_path, monkeypatch):
     for registry in (SCORERS, ENGINES):
-        monkeypatch.setattr(registry, "_entries", dict(registry.all()))
+        monkeypatch.setattr(registry, "entries", dict(registry.all()))
     monkeypatch.setenv("LOOKBACK_PLUGINS", "")
     path = tmp_path / "mine.py"
     path.write_text(PLUGIN)

@@ -12,8 +12,7 @@ from rich.console import Console
 from strict_html import Page
 from toy_engine import ToyEngine
 
-from lookback.cli.look import parse_layers
-from lookback.cli.look_screen import find_rows, look_dict, show_look
+from lookback.cli.look import find_rows, look_dict, parse_layers, show_look
 from lookback.engines import ENGINES, EngineKind
 from lookback.looks.look import Picture
 from lookback.looks.regions import find_place
@@ -118,7 +117,7 @@ def test_images_and_answers_that_are_none_are_refused_first(command, picture, tm
 def test_an_engine_that_cannot_look_is_named(command, picture, monkeypatch):
     blind = ToyEngine(frozenset({"score"}))
     kind = EngineKind("blind", lambda model=None, processor=None: blind, "cannot look")
-    monkeypatch.setitem(ENGINES._entries, "blind", kind)
+    monkeypatch.setitem(ENGINES.entries, "blind", kind)
     code, _, err = command("look", picture, "what?", "red", "--engine", "blind")
     assert code == 1
     assert "lookback look needs an engine that can tell where a response looked" in err

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import lookback.engines
-from lookback.cli.questions import find_images
+from lookback.cli.inputs import find_images
 
 FEW = ("-n", "2", "--max-new-tokens", "4", "--seed", "7")
 NO_MODEL = ("--model", "/no/such/model")

@@ -11,8 +11,8 @@ import pytest
 from timeouts import HANG_SECONDS
 
 from lookback.benchmarks.base import get_benchmark
-from lookback.cli import steering
-from lookback.cli.steering import parse_schedule, tell_checkpoint
+from lookback.cli.ask import describe_checkpoint, draw_answers
+from lookback.cli.options import parse_schedule
 from lookback.embedded import LVLM
 from lookback.engines import AbilityError
 from lookback.steering import Decision
@@ -139,17 +139,17 @@ def test_an_engine_that_cannot_is_named_with_the_option(rule, picture):
     engine = ToyEngine(frozenset({"sample"}))
     asked = Conversation.of(Image.open(picture), ASKED)
     with pytest.raises(AbilityError, match=f"--{rule.kind}"):
-        steering.draw_answers(engine, asked, "", rule, {"n": 4, "source": None}, False)
+        draw_answers(engine, asked, "", rule, {"n": 4, "source": None}, False)
 
 
 def test_a_checkpoint_in_words():
     scores = {0: 1.0, 1: 0.5, 2: 0.1, 4: float("nan")}
     pruned = Decision({2: "pruned", 4: "pruned"})
-    assert tell_checkpoint(16, scores, pruned) == ("16 tokens: 4 -> 2 left", 2)
+    assert describe_checkpoint(16, scores, pruned) == ("16 tokens: 4 -> 2 left", 2)
     forked = replace(pruned, forks=[0, 0, 1])
-    assert tell_checkpoint(16, scores, forked) == ("16 tokens: 4 -> 2 left, forked to 5", 2)
+    assert describe_checkpoint(16, scores, forked) == ("16 tokens: 4 -> 2 left, forked to 5", 2)
     merged = Decision({3: "merged", 2: "pruned"})  # one that says the same has no score
-    assert tell_checkpoint(8, scores, merged) == ("8 tokens: 4 -> 3 left", 3)
+    assert describe_checkpoint(8, scores, merged) == ("8 tokens: 4 -> 3 left", 3)
 
 
 def test_a_terminal_sees_them_fall_away(picture):

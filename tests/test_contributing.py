@@ -29,7 +29,7 @@ WALKS = dict(re.findall(r"### (.*?)\n\n```python\n(.*?)```", TEXT, re.DOTALL))
 def walk(tmp_path, monkeypatch):
     """Loads the example under a heading as a plugin, and forgets it after the test."""
     for registry in (SCORERS, BENCHMARKS, ENGINES):
-        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+        monkeypatch.setattr(registry, "entries", dict(registry.entries))
     known = dict(FAMILIES)
 
     def load(heading):

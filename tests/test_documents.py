@@ -46,7 +46,7 @@ def names(tmp_path, monkeypatch):
         noise().save(tmp_path / f"{name}.jpg")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(zoo.model.generation_config, "max_new_tokens", 5)
-    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
+    monkeypatch.setattr(SCORERS, "entries", dict(SCORERS.all()))
     engine = lookback.load(zoo.model, zoo.processor)
     monkeypatch.setattr(lookback, "load", lambda name=None: engine, raising=False)
     monkeypatch.setattr(engine, "sample", briefly(engine.sample))

@@ -22,7 +22,7 @@ FILES = {name: text for _, name, text in BLOCKS if name}
 def test_the_page_runs(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Plan, "load_engine", lambda plan: ToyEngine())
-    monkeypatch.setattr(METRICS, "_entries", dict(METRICS.all()))
+    monkeypatch.setattr(METRICS, "entries", dict(METRICS.all()))
     monkeypatch.setenv("LOOKBACK_PLUGINS", "")
     Path("photos").mkdir()
     for number, name in enumerate(("cat", "cup")):

@@ -75,7 +75,7 @@ def test_the_page_on_choosing_says_what_carries_the_gain():
 
 
 def test_the_scorer_is_a_plugin_as_it_stands(tmp_path, monkeypatch):
-    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
+    monkeypatch.setattr(SCORERS, "entries", dict(SCORERS.all()))
     (block,) = [block for block in blocks(SCORERS_PAGE, "python") if "@lookback.scorer" in block]
     plugin = tmp_path / "my_scorer.py"
     plugin.write_text(block, encoding="utf-8")

@@ -18,7 +18,7 @@ def toy(monkeypatch, command, tmp_path):
     """A command with the plugin."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LOOKBACK_PLUGINS", "")
-    monkeypatch.setattr(ENGINES, "_entries", {"transformers": ENGINES.get("transformers")})
+    monkeypatch.setattr(ENGINES, "entries", {"transformers": ENGINES.get("transformers")})
     for name in [name for name in sys.modules if name.startswith("lookback_plugin_toy_engine")]:
         monkeypatch.delitem(sys.modules, name)  # each test loads it anew
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import lookback
 from lookback.benchmarks.base import GENERATED, get_benchmark
 from lookback.engines import Engine
-from lookback.scores.votes import normalised
+from lookback.scores.texts import normalised
 
 
 class Count(NamedTuple):

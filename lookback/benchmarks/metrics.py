@@ -23,9 +23,8 @@ from lookback.benchmarks.answers import normalise, parse
 from lookback.benchmarks.vqav2 import ENOUGH, agreement
 from lookback.errors import error_line
 from lookback.registry import Registry, is_interrupt
-from lookback.scores.consensus import word_f1, words_of
 from lookback.scores.judges import chosen_letter
-from lookback.scores.votes import normalised
+from lookback.scores.texts import normalised, word_f1, words_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 

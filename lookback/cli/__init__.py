@@ -7,8 +7,11 @@ import sys
 import warnings
 from typing import TextIO
 
+# isort: off
+# Each module adds its commands; --help lists them in this order.
 import lookback.cli.annotate
-import lookback.cli.answers
+import lookback.cli.ask
+import lookback.cli.score
 import lookback.cli.benchmarks
 import lookback.cli.demo
 import lookback.cli.export
@@ -17,19 +20,19 @@ import lookback.cli.look
 import lookback.cli.models
 import lookback.cli.runs
 import lookback.cli.serve
-import lookback.cli.studies  # noqa: F401  (each adds its commands)
+import lookback.cli.studies  # noqa: F401
+
+# isort: on
 from lookback.cli.app import app
-from lookback.cli.errors import report
-from lookback.cli.terminal import say
+from lookback.cli.terminal import report, say
 
 __all__ = ["app", "main"]
 
 
 def main() -> None:
-    """Run the command; a failure becomes one line on stderr and exit status 1 (`errors`)."""
+    """Run the command; a failure becomes one line on stderr and exit status 1."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # there may be none
-        # A file's name or a model's words can hold what no encoding has: its number is shown, in
-        # JSON as JSON spells it.
+        # Characters that the encoding lacks, in file names and answers, are printed as escapes.
         sys.stdout.reconfigure(errors="backslashreplace")
     warnings.showwarning = _show_warning
     try:
@@ -52,5 +55,5 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """A library's warning as a note: one line, without its place in the code."""
+    """Print a library's warning as a note: one line, without its place in the code."""
     say(f"warning: {message}")

@@ -1,25 +1,25 @@
-"""The `lookback` command: the options that several commands share."""
+"""The `lookback` application: how commands are registered, and what comes before any of them."""
 
 from __future__ import annotations
 
-import json
+import functools
+import inspect
 import os
-from importlib.metadata import entry_points
-from typing import Annotated, Any
+from collections.abc import Callable
+from copy import copy
+from dataclasses import Field, fields, is_dataclass
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 
 from lookback import __version__
-from lookback.cli.errors import plugin_failure
-from lookback.cli.stdin import refuse_stdin
-from lookback.io.files import OUTSIDE_VARIABLE
+from lookback.cli.terminal import plugin_failure
 from lookback.registry import PLUGINS_VARIABLE, PluginError, is_interrupt, load_plugin, plugin_in
-from lookback.scores.names import HOMES
 
 
 class PluginGroup(TyperGroup):
-    """Commands that know `--plugin` in any position: what a plugin adds must be there first."""
+    """A command group with `--plugin` in any position: plugins are loaded before the rest."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse, with every `--plugin X` before the command; what follows `--` stays as it is."""
@@ -37,7 +37,7 @@ class PluginGroup(TyperGroup):
 
 
 def plugins_first(args: list[str]) -> list[str]:
-    """The arguments with each `--plugin X` and `--plugin=X` at the front, up to a `--`."""
+    """Return the arguments with each `--plugin X` and `--plugin=X` at the front, up to a `--`."""
     plugins: list[str] = []
     others: list[str] = []
     rest = iter(args)
@@ -56,231 +56,80 @@ def plugins_first(args: list[str]) -> list[str]:
     return [*plugins, *others]
 
 
-app = typer.Typer(
+class App(typer.Typer):
+    """A Typer application whose commands may take dataclasses of options (`lookback.cli.options`).
+
+    Typer takes each option as a parameter of its own, so that options which several commands share
+    would be written out in each of them.
+    """
+
+    def command(self, *args: Any, **settings: Any) -> Callable[[Any], Any]:
+        """Register a command; a parameter that is a dataclass becomes an option per field."""
+        register = super().command(*args, **settings)
+        return lambda function: register(expand_options(function))
+
+
+def expand_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with the fields of its dataclass parameters as parameters."""
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        if is_dataclass(parameter.annotation):
+            groups[name] = parameter.annotation
+            parameters += _option_parameters(parameter.annotation)
+        else:
+            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
+    if not groups:
+        return function
+
+    @functools.wraps(function)
+    def call(**values: Any) -> Any:
+        made = {name: _make_group(group, values) for name, group in groups.items()}
+        return function(**values, **made)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return call
+
+
+def _option_parameters(group: Any) -> list[inspect.Parameter]:
+    """Return a parameter per option of a group; those without a help panel get the group's."""
+    parameters: list[inspect.Parameter] = []
+    for field, kind in _typed_fields(group):
+        if is_dataclass(kind):
+            parameters += _option_parameters(kind)
+            continue
+        option = field.metadata.get("option")
+        if option is None:
+            kind, option = get_args(kind)
+        option = copy(option)
+        option.rich_help_panel = option.rich_help_panel or getattr(group, "PANEL", None)
+        parameter = inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY)
+        annotation = Annotated[kind, option]  # type: ignore[valid-type]
+        parameters.append(parameter.replace(default=field.default, annotation=annotation))
+    return parameters
+
+
+def _make_group(group: Any, values: dict[str, Any]) -> Any:
+    """Return a group with its values, which are taken out of `values`."""
+    own = {
+        field.name: _make_group(kind, values) if is_dataclass(kind) else values.pop(field.name)
+        for field, kind in _typed_fields(group)
+    }
+    return group(**own)
+
+
+def _typed_fields(group: Any) -> list[tuple[Field[Any], Any]]:
+    hints = get_type_hints(group, include_extras=True)
+    return [(field, hints[field.name]) for field in fields(group)]
+
+
+app = App(
     cls=PluginGroup,
     help="Which of N answers does the image support? Scores vision-language model responses.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _allow_outside(wanted: bool) -> bool:
-    """Said in the environment, so that processes that a command starts know it, too."""
-    if wanted:
-        os.environ[OUTSIDE_VARIABLE] = "1"
-    return wanted
-
-
-ASKED = "What is asked"
-DRAWN = "How answers are drawn"
-RANKED = "How they are ranked"
-MODEL = "The model"
-OUTPUT = "Output"
-"""The groups of options that --help shows, in this order."""
-
-
-def complete_scorer(incomplete: str) -> list[str]:
-    """Names of scorers for the shell: the package's own, and those of installed packages.
-
-    A user's own are there if the environment names their file: only then anything is imported.
-    """
-    if os.environ.get(PLUGINS_VARIABLE):
-        from lookback.scores.base import SCORERS
-
-        names = SCORERS.names()
-    else:
-        names = [*HOMES, *(point.name for point in entry_points(group="lookback.scorers"))]
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def _no_stdin(data: str | None) -> str | None:
-    refuse_stdin("--data", data, "it is read more than once, by each worker and when a run goes on")
-    return data
-
-
-More = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--image",
-        "-i",
-        help="A further image of the same question; may be repeated.",
-        show_default=False,
-        rich_help_panel=ASKED,
-    ),
-]
-Count = Annotated[
-    int, typer.Option("-n", "--n", help="How many answers to draw.", rich_help_panel=DRAWN)
-]
-Seed = Annotated[
-    int, typer.Option(help="The same seed draws the same answers.", rich_help_panel=DRAWN)
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        help="A hub id (llava-hf/llava-1.5-7b-hf) or a folder; by default the embedded model, "
-        "which knows drawn scenes only.",
-        show_default=False,
-        rich_help_panel=MODEL,
-    ),
-]
-Scorer = Annotated[
-    str,
-    typer.Option(
-        help=f"Rank by this: {', '.join(HOMES)}; or one of your own (--plugin). `lookback scorers` "
-        "says what each is and needs.",
-        autocompletion=complete_scorer,
-        rich_help_panel=RANKED,
-    ),
-]
-Alpha = Annotated[
-    float | None,
-    typer.Option(
-        help="LookBack's α; by default the model family's.",
-        show_default=False,
-        rich_help_panel=RANKED,
-    ),
-]
-Lam = Annotated[
-    float | None,
-    typer.Option(
-        help="LookBack's λ; by default the model family's.",
-        show_default=False,
-        rich_help_panel=RANKED,
-    ),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="A setting of the scorer; may be repeated.",
-        show_default=False,
-        rich_help_panel=RANKED,
-    ),
-]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print all signals as JSON.", rich_help_panel=OUTPUT)
-]
-ByLayer = Annotated[
-    bool,
-    typer.Option(
-        "--by-layer",
-        help="Keep A in each layer too; it is in what --json prints.",
-        rich_help_panel=OUTPUT,
-    ),
-]
-Device = Annotated[
-    str | None,
-    typer.Option(
-        help="cpu, cuda, ...; by default a GPU if there is one.",
-        show_default=False,
-        rich_help_panel=MODEL,
-    ),
-]
-
-Dtype = Annotated[
-    str | None,
-    typer.Option(
-        help="Of the weights, e.g. bfloat16; by default the checkpoint's own on a GPU.",
-        show_default=False,
-        rich_help_panel=MODEL,
-    ),
-]
-Revision = Annotated[
-    str | None, typer.Option(help="Of the hub id.", show_default=False, rich_help_panel=MODEL)
-]
-DeviceMap = Annotated[
-    str | None,
-    typer.Option(
-        help="Instead of a device: auto, or JSON that says which part goes where.",
-        show_default=False,
-        rich_help_panel=MODEL,
-    ),
-]
-TrustRemoteCode = Annotated[
-    bool,
-    typer.Option(
-        "--trust-remote-code", help="Run code that comes with the model.", rich_help_panel=MODEL
-    ),
-]
-
-EngineName = Annotated[
-    str | None,
-    typer.Option(
-        "--engine", help="What runs the model; see `lookback engines`.", rich_help_panel=MODEL
-    ),
-]
-EngineSet = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--engine-set",
-        metavar="NAME=VALUE",
-        help="A setting of the engine's own, e.g. tensor_parallel_size=2; may be repeated.",
-        show_default=False,
-        rich_help_panel=MODEL,
-    ),
-]
-Source = Annotated[
-    str | None,
-    typer.Option(
-        help="What A is measured on, e.g. image:1; by default every vision token.",
-        show_default=False,
-        rich_help_panel=ASKED,
-    ),
-]
-
-Data = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PATH",
-        help="The folder of the benchmark's files, or of one folder per benchmark; or a file of "
-        "your own; here or at s3://, gs://, ...",
-        envvar="LOOKBACK_DATA",
-        callback=_no_stdin,
-    ),
-]
-RunFolders = Annotated[
-    list[str],
-    typer.Argument(
-        help="Folders of runs, or folders that hold such folders; here or at s3://, gs://, ...",
-    ),
-]
-AllowOutside = Annotated[
-    bool,
-    typer.Option(
-        "--allow-outside",
-        help="Files that the data name may lie outside the folder of the data.",
-        callback=_allow_outside,
-        rich_help_panel=ASKED,
-    ),
-]
-Metric = Annotated[
-    str | None,
-    typer.Option(
-        help="Your own data: compares the answers of lines that name no metric.",
-        show_default=False,
-    ),
-]
-
-Temperature = Annotated[float, typer.Option(help="0 is greedy.", rich_help_panel=DRAWN)]
-TopP = Annotated[float, typer.Option(help="The nucleus to sample from.", rich_help_panel=DRAWN)]
-MaxNewTokens = Annotated[int, typer.Option(help="The longest answer.", rich_help_panel=DRAWN)]
-JudgeModel = Annotated[
-    str | None,
-    typer.Option(
-        help="hallusionbench: the language model that judges; without, rules do.",
-        envvar="LOOKBACK_JUDGE_MODEL",
-    ),
-]
-JudgePrompt = Annotated[
-    str | None,
-    typer.Option(
-        help="What it is asked: official (HallusionBench's rules, the default) or brief.",
-        show_default=False,
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -308,56 +157,3 @@ def _before_any_command(
             load_plugin(name)
         before = os.environ.get(PLUGINS_VARIABLE)  # for processes that a command starts
         os.environ[PLUGINS_VARIABLE] = os.pathsep.join([*([before] if before else []), *plugin])
-
-
-def load_settings(
-    engine: str | None,
-    device: str | None,
-    dtype: str | None,
-    revision: str | None,
-    device_map: str | None,
-    trust_remote_code: bool,
-    engine_set: list[str] | None,
-) -> dict[str, Any]:
-    """What these options say to `lookback.load`: those that were given."""
-    given = {
-        "engine": engine,
-        "device": device,
-        "dtype": dtype,
-        "revision": revision,
-        "device_map": parse_device_map(device_map),
-        "trust_remote_code": trust_remote_code or None,  # other engines need not know it
-    }
-    named = {name: value for name, value in given.items() if value is not None}
-    return named | settings_of(engine_set, "--engine-set")
-
-
-def parse_device_map(given: str | None) -> str | dict[str, Any] | None:
-    """`--device-map`: a word, or a JSON object.
-
-    Raises:
-        ValueError: it begins as JSON, and is none.
-    """
-    if given is None or not given.lstrip().startswith("{"):
-        return given
-    try:
-        found: dict[str, Any] = json.loads(given)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"--device-map {given:.60}: not JSON ({error})") from None
-    return found
-
-
-def settings_of(given: list[str] | None, option: str = "--set") -> dict[str, Any]:
-    """`--set NAME=VALUE`, several times, as a dictionary; values are JSON, or words."""
-    found: dict[str, Any] = {}
-    for setting in given or []:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise ValueError(f"{option} {setting}: write NAME=VALUE")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value  # a word
-        except RecursionError as error:
-            raise ValueError(f"{option} {setting:.60}: not JSON ({error})") from None
-    return found

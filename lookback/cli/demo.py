@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lookback.cli.app import ASKED, OUTPUT, Seed, app
+from lookback.cli.app import app
+from lookback.cli.options import ASKED, OUTPUT, Seed
 from lookback.cli.start import Start
 from lookback.cli.terminal import console
 from lookback.demo import TASK

@@ -1,19 +1,47 @@
-"""The command `export`: a run as other tools read it. Parse, call, print."""
+"""The command `export`: a run as other tools read it."""
+
+# ruff: noqa: RUF009  (option() makes a dataclass field)
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import typer
 
-from lookback.cli.app import AllowOutside, Json, app, complete_scorer
+from lookback.cli.app import app
+from lookback.cli.options import AllowOutside, Json, complete_scorer, option
 from lookback.cli.terminal import LONGEST, long_progress, print_json, say
 from lookback.errors import one_line
 from lookback.integrations.exports import FORMATS, get_format
 from lookback.io.storage import to_path
 
-_LISTED = "; ".join(f"{one.name}: {one.about}" for one in FORMATS.values())
-WHAT = "What is written"
+_LISTED = "; ".join(f"{kind.name}: {kind.about}" for kind in FORMATS.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContentOptions:
+    """What is written."""
+
+    PANEL: ClassVar[str] = "What is written"
+    scorers: list[str] | None = option(
+        metavar="NAME,NAME",
+        help="Whose scores and ranks candidates get; the first one's picks are the answers. By "
+        "default lookback.",
+        autocompletion=complete_scorer,
+    )
+    alpha: float | None = option(help="LookBack's α; by default the model family's.")
+    lam: float | None = option(help="LookBack's λ; by default the model family's.")
+    n: int | None = option(
+        None, "-n", "--n", help="Of each item the first so many candidates; by default all."
+    )
+    flat: bool = option(False, "--flat", help="jsonl, hf-dataset: a row per candidate.")
+    signals: bool = option(False, "--signals", help="With tokens and what was recorded of each.")
+    images: bool | None = option(
+        None,
+        "--images/--no-images",
+        help="inspect, hf-dataset: with the images; by default in inspect's logs alone.",
+    )
 
 
 @app.command("export")
@@ -31,64 +59,8 @@ def export_run(
             show_default=False,
         ),
     ],
-    scorers: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME,NAME",
-            help="Whose scores and ranks candidates get; the first one's picks are the answers. By "
-            "default lookback.",
-            show_default=False,
-            autocompletion=complete_scorer,
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            help="LookBack's α; by default the model family's.",
-            show_default=False,
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
-    lam: Annotated[
-        float | None,
-        typer.Option(
-            help="LookBack's λ; by default the model family's.",
-            show_default=False,
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
-    n: Annotated[
-        int | None,
-        typer.Option(
-            "-n",
-            "--n",
-            help="Of each item the first so many candidates; by default all.",
-            show_default=False,
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
-    flat: Annotated[
-        bool,
-        typer.Option(
-            "--flat", help="jsonl, hf-dataset: a row per candidate.", rich_help_panel=WHAT
-        ),
-    ] = False,
-    signals: Annotated[
-        bool,
-        typer.Option(
-            "--signals", help="With tokens and what was recorded of each.", rich_help_panel=WHAT
-        ),
-    ] = False,
-    images: Annotated[
-        bool | None,
-        typer.Option(
-            "--images/--no-images",
-            help="inspect, hf-dataset: with the images; by default in inspect's logs alone.",
-            show_default=False,
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
+    *,
+    content: ContentOptions,
     allow_outside: AllowOutside = False,
     as_json: Json = False,
 ) -> None:
@@ -97,14 +69,16 @@ def export_run(
     from lookback.runs import open_run
 
     get_format(to)
-    names = tuple(name for given in scorers or ["lookback"] for name in given.split(","))
-    params = shared_params(names, alpha, lam)
+    names = tuple(name for names in content.scorers or ["lookback"] for name in names.split(","))
+    params = shared_params(names, content.alpha, content.lam)
     opened = open_run(run)
     if opened.manifest.status == "running":
         say(f"{run} is not finished: this is a part of it (`lookback runs status`)")
-    request = Request(opened, to_path(out), names, params, n)
+    request = Request(opened, to_path(out), names, params, content.n)
     with long_progress(f"{to} to {out}", "items") as bar:
-        written = export(to, request, bar, flat=flat, signals=signals, images=images)
+        written = export(
+            to, request, bar, flat=content.flat, signals=content.signals, images=content.images
+        )
     for note in written.notes:
         say(note)
     if as_json:

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from lookback.cli.app import Json, RunFolders, app
-from lookback.cli.start import FAILED
+from lookback.cli.app import app
+from lookback.cli.options import Json, RunFolders
 from lookback.cli.terminal import (
+    FAILED,
     long_progress,
     print_json,
     say,

@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from math import isclose
 from typing import TYPE_CHECKING, Any
 
-from lookback.cli.terminal import console, print_json, printable, say
+from lookback.cli.terminal import console, plain_text, print_json, say, shaded_text
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
     from rich.console import Console
+    from rich.text import Text
 
     from lookback.signals import Candidate, Candidates
 
 COLUMNS = ("#", "score", "log p", "A", "tokens")
 WIDTHS = (3, 9, 8, 7, 6)
 BESIDE = 72
-"""From so many columns on, answers stand beside their numbers; in a narrower terminal below."""
+"""Terminals of at least so many columns show answers beside their numbers, others below."""
 
 
 def show_candidates(
@@ -34,13 +34,13 @@ def show_candidates(
     Args:
         cands: the candidates.
         scorer, params: what ranks them.
-        as_json: one line of JSON instead.
-        name: of the question, among several: JSON has it as "id".
+        as_json: print one line of JSON instead.
+        name: the question's name, if there are several questions: "id" in JSON.
 
     Raises:
-        ValueError: there is no best one, as each is empty or pruned.
+        ValueError: every candidate is empty or pruned.
     """
-    with console(stderr=True).status(f"ranking by {scorer}"), noting_unread() as unread:
+    with console(stderr=True).status(f"ranking by {scorer}"), _count_unread() as unread:
         ranked = cands.rank(scorer, **params)
     tied = count_tied(ranked)
     if tied > 1:
@@ -64,31 +64,31 @@ def show_candidates(
 
 
 def count_tied(ranked: Sequence[Candidate]) -> int:
-    """How many different texts have the highest score."""
+    """Return how many different texts have the highest score."""
     scored = [(c.score, c.text.strip()) for c in ranked if c.scorable and c.score is not None]
     return len({text for score, text in scored if isclose(score, scored[0][0])})
 
 
 @contextmanager
-def noting_unread() -> Iterator[dict[str, Any]]:
-    """Say in a line that no reply of the model could be read, and how many there were as JSON.
+def _count_unread() -> Iterator[dict[str, Any]]:
+    """Print warnings of the block as notes; yield the count of unread replies, for JSON.
 
-    Python says a warning once; here each question has its own.
+    Python shows a warning once; here each question has its own.
     """
     from lookback.scores.judges import UnreadReplies
 
-    found: dict[str, Any] = {}
+    unread: dict[str, Any] = {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UnreadReplies)
-        yield found
-    for one in caught:
-        if isinstance(one.message, UnreadReplies):
-            found["replies"] = {"asked": one.message.asked, "read": 0}
-        say(f"warning: {one.message}")
+        yield unread
+    for warning in caught:
+        if isinstance(warning.message, UnreadReplies):
+            unread["replies"] = {"asked": warning.message.asked, "read": 0}
+        say(f"warning: {warning.message}")
 
 
 def print_ranking(out: Console, ranked: list[Candidate], scorer: str) -> None:
-    """The best answer, if there is one, and all of them with their numbers."""
+    """Print the best answer, if there is one, and all of them with their numbers."""
     if ranked[0].scorable:
         colours = out.color_system == "truecolor"
         by = ", shaded by A" if colours else ""
@@ -108,8 +108,8 @@ def _print_beside(out: Console, ranked: list[Candidate], scorer: str) -> None:
         table.add_column(name, justify="right", no_wrap=True, min_width=width)
     table.add_column("answer", overflow="fold", ratio=1)
     for rank, candidate in enumerate(ranked, start=1):
-        cells = *_numbers(rank, candidate), _one_line(candidate)
-        table.add_row(*cells, style=_style(candidate))
+        answer = _one_line(candidate)
+        table.add_row(*_numbers(rank, candidate), answer, style=_style(candidate))
     out.print(table)
 
 
@@ -126,15 +126,14 @@ def _print_below(out: Console, ranked: list[Candidate], scorer: str) -> None:
         cells, style = _numbers(rank, candidate), _style(candidate)
         if is_pruned(candidate):  # what happened to it takes the room of two columns
             cells = cells[0], f"{cells[1]:>{WIDTHS[1] + 1 + WIDTHS[2]}}", *cells[3:]
-        told = line(cells)
-        out.print(told, style=style, highlight=False, markup=False, overflow="fold")
+        out.print(line(cells), style=style, highlight=False, markup=False, overflow="fold")
         out.print(Padding(_one_line(candidate), (0, 0, 0, 4), style=style))
 
 
 def _numbers(rank: int, candidate: Candidate) -> tuple[str, ...]:
-    """Its rank, its score, means of log p and A, how long it is."""
+    """Return its rank, score, means of log p and A, and length."""
     place, length = str(rank), str(len(candidate.signals))
-    if is_pruned(candidate):  # numbers of a part tell nothing beside those of whole answers
+    if is_pruned(candidate):  # numbers of a part do not compare with those of whole answers
         return place, f"pruned after {length}", "", "", length
     if not len(candidate.signals):
         return place, "-", "-", "-", length
@@ -143,7 +142,7 @@ def _numbers(rank: int, candidate: Candidate) -> tuple[str, ...]:
 
 
 def is_pruned(candidate: Candidate) -> bool:
-    """Whether it was ended because others were better."""
+    """Whether it was ended early because others were better."""
     from lookback.signals import PRUNED
 
     return candidate.finish == PRUNED
@@ -154,45 +153,14 @@ def _style(candidate: Candidate) -> str:
 
 
 def print_cost(out: Console, cands: Candidates) -> None:
-    """How many tokens were drawn, and how many candidates were ended; of a whole draw nothing."""
+    """Print how many tokens were drawn and candidates pruned, if pruning was on."""
     drawn = cands.sampling.get("tokens_drawn")
     if drawn is None:
         return
     pruned = sum(map(is_pruned, cands))
-    told = f"{drawn:,} tokens drawn, {pruned} of {len(cands)} candidates pruned"
-    out.print(f"\n{told}", style="dim", highlight=False, markup=False)
+    cost = f"{drawn:,} tokens drawn, {pruned} of {len(cands)} candidates pruned"
+    out.print(f"\n{cost}", style="dim", highlight=False, markup=False)
 
 
-def _one_line(candidate: Candidate) -> Any:
+def _one_line(candidate: Candidate) -> Text:
     return plain_text(" ".join(candidate.text.split()) or "(empty)")
-
-
-def plain_text(text: str) -> Any:
-    """Any text, safe and as it is."""
-    from rich.text import Text
-
-    return Text(printable(text), overflow="fold")
-
-
-def shaded_text(tokens: Sequence[str], values: ArrayLike) -> Any:
-    """An answer with each token on a ground that is the darker the more it looked.
-
-    Args:
-        tokens: its tokens.
-        values: A of each.
-    """
-    from rich.text import Text
-
-    from lookback.pages.tokens import color, shades
-
-    text = Text(overflow="fold")
-    begun = False
-    for token, shade in zip(tokens, shades(values), strict=True):
-        word = printable(token if begun else token.lstrip())
-        if not word:
-            continue
-        begun = True
-        blanks = len(word) - len(word.lstrip())
-        text.append(word[:blanks])
-        text.append(word[blanks:], style=f"black on {color('A', float(shade))}")
-    return text

@@ -1,143 +1,132 @@
-"""The command that makes runs: `run`. Parse, call, print."""
+"""The command `run`: candidates for every item of a benchmark, kept in a folder."""
+
+# ruff: noqa: RUF009  (option() makes a dataclass field)
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lookback.cli.app import (
-    AllowOutside,
-    Data,
-    Device,
-    DeviceMap,
-    Dtype,
-    EngineName,
-    EngineSet,
+from lookback.cli.app import app
+from lookback.cli.inputs import refuse_stdin
+from lookback.cli.options import (
+    DataOptions,
+    DecodingOptions,
+    EngineOptions,
     Json,
-    JudgeModel,
-    JudgePrompt,
-    MaxNewTokens,
-    Metric,
-    Revision,
+    JudgeOptions,
+    PruneOptions,
     Source,
-    Temperature,
-    TopP,
-    TrustRemoteCode,
-    app,
     complete_scorer,
-    parse_device_map,
-    settings_of,
+    count_drawn,
+    option,
 )
 from lookback.cli.ray import InFlight, Ray, RayCommand, RayCpus, RayGpus, parse_cluster
-from lookback.cli.start import FAILED
-from lookback.cli.stdin import refuse_stdin
-from lookback.cli.steering import Prune, PruneBy, count_drawn, parse_pruning
-from lookback.cli.terminal import (
-    console,
-    duration,
-    long_progress,
-    print_json,
-    say,
-    show_summary,
-)
+from lookback.cli.terminal import FAILED, console, duration, long_progress, print_json, say
 from lookback.io.storage import to_path
+
+if TYPE_CHECKING:
+    from lookback.runs.job import Job
+    from lookback.runs.plan import Plan
+    from lookback.runs.start import Summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a run is: a `Plan`, its folder, and who does the work."""
+
+    benchmark: str | None = option(help="One of `lookback benchmarks`.")
+    model: str | None = option(help="A hub id or a folder; by default the embedded one.")
+    out: str | None = option(
+        metavar="PATH",
+        help="The run's folder, here or at s3://, gs://, ...; by default runs/ and what it is.",
+    )
+    n: int = option(25, "-n", "--n", help="How many candidates per item.")
+    seed: int = option(42, help="The same seed draws the same candidates.")
+    limit: int | None = option(help="Use only the first N items.")
+    split: str | None = option(help="Which items; by default what the paper uses.")
+    data: DataOptions
+    candidates: str | None = option(
+        metavar="PATH", help="Do not draw: take these responses, a JSONL file or another run."
+    )
+    image: str = option(
+        "own", help="own; or, for a control of a run: none, random (another item's)."
+    )
+    scorers: list[str] | None = option(
+        metavar="NAME[@N]",
+        help="Record a scorer that looks again, e.g. vauq, usc@5; may be repeated.",
+        autocompletion=complete_scorer,
+    )
+    decoding: DecodingOptions
+    pruning: PruneOptions
+    workers: int = option(1, help="Processes that share the work, each with its own model.")
+    shard: str | None = option(
+        metavar="INDEX/COUNT",
+        help="Make one part of the run, for array jobs: 0/16 to 15/16, to one --out.",
+    )
+    ray: Ray = None
+    ray_cpus: RayCpus = 1
+    ray_gpus: RayGpus = None
+    in_flight: InFlight = None
+    source: Source = None
+    by_layer: bool = option(
+        False, "--by-layer", help="Keep A in each layer too: for `study layers`."
+    )
+    look: int | None = option(
+        min=1, help="Keep where the picks of the first so many items looked: for the report."
+    )
+    engine: EngineOptions
+    judge: JudgeOptions
+
+    def plan(self) -> Plan:
+        """Return the plan; options that were not given are those of a run of --candidates."""
+        from lookback.runs.jobs import holds_run
+        from lookback.runs.plan import Plan, settings_like
+        from lookback.runs.run import Run
+
+        n = self.n
+        if self.candidates is None:
+            n = count_drawn(n, self.decoding.temperature)
+        if self.pruning.prune is None and self.pruning.prune_by is not None:
+            raise typer.BadParameter("it goes with --prune", param_hint="--prune-by")
+        settings: dict[str, Any] = {"benchmark": self.benchmark, "model": self.model}
+        settings |= {"split": self.split, "limit": self.limit, "source": self.source}
+        settings |= {"data": self.data.data, "metric": self.data.metric}
+        settings |= {name: getattr(self.engine, name) for name in ("engine", "revision", "dtype")}
+        if self.candidates is not None and holds_run(to_path(self.candidates)):
+            same = settings_like(Run(self.candidates), self.model)
+            settings = {key: same[key] if own is None else own for key, own in settings.items()}
+        settings["engine"] = settings["engine"] or "transformers"
+        if settings["benchmark"] is None:
+            settings["benchmark"] = _own_data(settings["data"])
+        judge = {"model": self.judge.judge_model, "prompt": self.judge.judge_prompt}
+        return Plan(
+            **settings,
+            **asdict(self.decoding),
+            candidates=self.candidates,
+            judge={name: value for name, value in judge.items() if value},
+            n=n,
+            prune=self.pruning.pruning(n),
+            seed=self.seed,
+            image=self.image,
+            by_layer=self.by_layer,
+            look=self.look or 0,
+            scorers=tuple(name for names in self.scorers or [] for name in names.split(",")),
+            device=self.engine.device,
+            device_map=self.engine.parse_device_map(),
+            trust_remote_code=self.engine.trust_remote_code,
+            engine_settings=self.engine.settings(),
+            in_flight=self.in_flight,
+        )
 
 
 @app.command(cls=RayCommand)
 def run(
-    benchmark: Annotated[
-        str | None,
-        typer.Option(help="One of `lookback benchmarks`.", show_default=False),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help="A hub id or a folder; by default the embedded one.", show_default=False),
-    ] = None,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            help="The run's folder, here or at s3://, gs://, ...; by default runs/ and what it is.",
-            show_default=False,
-        ),
-    ] = None,
-    n: Annotated[int, typer.Option("-n", "--n", help="How many candidates per item.")] = 25,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same candidates.")] = 42,
-    limit: Annotated[
-        int | None, typer.Option(help="Only the first so many items.", show_default=False)
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(help="Which items; by default what the paper uses.", show_default=False),
-    ] = None,
-    data: Data = None,
-    metric: Metric = None,
-    allow_outside: AllowOutside = False,
-    candidates: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH",
-            help="Do not draw: take these responses, a JSONL file or another run.",
-            show_default=False,
-        ),
-    ] = None,
-    image: Annotated[
-        str,
-        typer.Option(help="own; or, for a control of a run: none, random (another item's)."),
-    ] = "own",
-    scorers: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME[@N]",
-            help="Record a scorer that looks again, e.g. vauq, usc@5; may be repeated.",
-            show_default=False,
-            autocompletion=complete_scorer,
-        ),
-    ] = None,
-    temperature: Temperature = 1.2,
-    top_p: TopP = 0.9,
-    max_new_tokens: MaxNewTokens = 256,
-    prune: Prune = None,
-    prune_by: PruneBy = None,
-    workers: Annotated[
-        int, typer.Option(help="Processes that share the work, each with its own model.")
-    ] = 1,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="INDEX/COUNT",
-            help="Make one part of the run, for array jobs: 0/16 to 15/16, to one --out.",
-            show_default=False,
-        ),
-    ] = None,
-    ray: Ray = None,
-    ray_cpus: RayCpus = 1,
-    ray_gpus: RayGpus = None,
-    in_flight: InFlight = None,
-    source: Source = None,
-    by_layer: Annotated[
-        bool, typer.Option("--by-layer", help="Keep A in each layer too: for `study layers`.")
-    ] = False,
-    look: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Keep where the picks of the first so many items looked: for the report.",
-            show_default=False,
-        ),
-    ] = None,
-    engine: EngineName = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    revision: Revision = None,
-    device_map: DeviceMap = None,
-    trust_remote_code: TrustRemoteCode = False,
-    engine_set: EngineSet = None,
-    judge_model: JudgeModel = None,
-    judge_prompt: JudgePrompt = None,
+    *,
+    options: RunOptions,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Try a few items, say how long all will take.")
     ] = False,
@@ -149,60 +138,24 @@ def run(
     """Candidates for every item of a benchmark, with their signals, kept in a folder.
 
     With --data FILE and no --benchmark, of a file of your own: .jsonl, .csv or .parquet.
-    Stopped at any point, the same command goes on where it was.
+    Safe to interrupt: run the same command again to resume.
     """
     from lookback.runs.job import Job
-    from lookback.runs.jobs import holds_run
-    from lookback.runs.plan import Plan, settings_like
-    from lookback.runs.run import Run
 
-    refuse_stdin("--candidates", candidates, "each worker reads it, and so does a run that goes on")
-    job = None if shard is None else Job.parse(shard)
+    why = "each worker reads it, and so does a run that goes on"
+    refuse_stdin("--candidates", options.candidates, why)
+    job = None if options.shard is None else Job.parse(options.shard)
+    workers = options.workers
     if workers < 1:
         raise ValueError(f"workers = {workers}: must be at least 1")
-    n = count_drawn(n, temperature) if candidates is None else n
-    if prune is None and prune_by is not None:
-        raise typer.BadParameter("it goes with --prune", param_hint="--prune-by")
-    settings: dict[str, Any] = {"benchmark": benchmark, "model": model, "data": data}
-    settings |= {"split": split, "limit": limit, "revision": revision, "dtype": dtype}
-    settings |= {"engine": engine, "source": source, "metric": metric}
-    if candidates is not None and holds_run(to_path(candidates)):
-        same = settings_like(Run(candidates), model)
-        settings = {key: same[key] if given is None else given for key, given in settings.items()}
-    settings["engine"] = settings["engine"] or "transformers"
-    if settings["benchmark"] is None:
-        settings["benchmark"] = _own_data(settings["data"])
-    plan = Plan(
-        **settings,
-        candidates=candidates,
-        judge={
-            name: given
-            for name, given in (("model", judge_model), ("prompt", judge_prompt))
-            if given
-        },
-        n=n,
-        temperature=temperature,
-        top_p=top_p,
-        max_new_tokens=max_new_tokens,
-        prune=parse_pruning(prune, prune_by, n),
-        seed=seed,
-        image=image,
-        by_layer=by_layer,
-        look=look or 0,
-        scorers=tuple(name for given in scorers or [] for name in given.split(",")),
-        device=device,
-        device_map=parse_device_map(device_map),
-        trust_remote_code=trust_remote_code,
-        engine_settings=settings_of(engine_set, "--engine-set"),
-        in_flight=in_flight,
-    )
-    cluster = parse_cluster(ray, ray_cpus, ray_gpus, dry_run)
+    plan = options.plan()
+    cluster = parse_cluster(options.ray, options.ray_cpus, options.ray_gpus, dry_run)
     if dry_run:
         _estimate(plan, workers, job, as_json)
         return
     from lookback.runs.start import start
 
-    folder = to_path(out) if out else _folder(plan)
+    folder = to_path(options.out) if options.out else _folder(plan)
     with long_progress(f"{plan.benchmark} to {folder}", "steps") as bar:
         summary = start(
             plan,
@@ -226,22 +179,35 @@ def run(
         raise typer.Exit(FAILED)
 
 
-def _estimate(plan: Any, workers: int, job: Any, as_json: bool) -> None:
+def show_summary(summary: Summary, most: int = 5) -> None:
+    """Print how a run ended: results on stdout, what failed on stderr."""
+    for name, error in summary.failed[:most]:
+        say(f"failed: {name}: {error}")
+    if len(summary.failed) > most:
+        say(f"and {len(summary.failed) - most} more failures")
+    run = summary.run
+    print(f"{run.path}: {summary.items} items, {len(run.texts)} candidates, ", end="")
+    lines = "1 line" if summary.left_out == 1 else f"{summary.left_out} lines"
+    left_out = f", {lines} left out" if summary.left_out else ""
+    print(f"{len(summary.failed)} failed{left_out}")
+
+
+def _estimate(plan: Plan, workers: int, job: Job | None, as_json: bool) -> None:
     from lookback.runs.estimate import estimate
 
     with console(stderr=True).status("trying the first items"):
-        found = estimate(plan, workers, job=job)
+        result = estimate(plan, workers, job=job)
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(result))
         return
     print(
-        f"{found.items} items in about {duration(found.seconds)} with {workers} worker(s), "
-        f"about {found.megabytes:.1f} MB; from {found.tried} items, {found.failed} of which failed"
+        f"{result.items} items in about {duration(result.seconds)} with {workers} worker(s), about "
+        f"{result.megabytes:.1f} MB; from {result.tried} items, {result.failed} of which failed"
     )
 
 
 def _own_data(data: str | None) -> str:
-    """The benchmark that a file of one's own is."""
+    """Return the benchmark's name for a file of the user's own."""
     from lookback.benchmarks.own import own_name
 
     if data is None or to_path(data).is_dir():
@@ -252,8 +218,8 @@ def _own_data(data: str | None) -> str:
     return own_name(data)
 
 
-def _folder(plan: Any) -> Path:
-    """runs/model_benchmark_seed; and that it is pruned, or the image for a control."""
+def _folder(plan: Plan) -> Path:
+    """Return runs/model_benchmark_seed; with "pruned", and the image of a control, if any."""
     model = Path(plan.model or "embedded").name
     kind = "given" if plan.candidates else str(plan.seed)
     image = "" if plan.image == "own" else f"_{plan.image}"

@@ -1,42 +1,134 @@
-"""What the `lookback` command shows: results on stdout, everything else on stderr."""
+"""What commands show: results on stdout, everything else on stderr; every error in one line.
+
+What users can cause is an error with a message of its own, raised where the thing can be named: a
+ValueError, an OSError, an ImportError, a SettingError; or a FloatingPointError, where a model's
+numbers are not finite. All else is a bug, of a plugin if it passed through one and else of
+LookBack, and the line says so. `LOOKBACK_TRACEBACK=1` shows where it was.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lookback.errors import one_line
+from lookback.errors import error_line, one_line
+from lookback.registry import SettingError, plugin_in
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+    from numpy.typing import ArrayLike
+    from PIL.Image import Image
+    from rich.console import Console
+    from rich.text import Text
 
-    from lookback.benchmarks.evaluate import Evaluation, Listed
-    from lookback.benchmarks.responses import Problem
-    from lookback.engines.common.check_report import CheckReport
     from lookback.engines.common.options import Progress
-    from lookback.io.storage import AnyPath
     from lookback.runs.opening import ListedRun
-    from lookback.runs.start import Summary
     from lookback.runs.status import Status, Tally
     from lookback.runs.verify import Verification
-    from lookback.scores.base import Scorer
-    from lookback.studies import Result
 
+FAILED = 3
+"""The exit status of a command that ended, but with parts that failed or were left out."""
 LONGEST = 2000
 """Characters of a line: messages name values, and a value can be of any length."""
 LINE_SECONDS = 10.0
 """Seconds between two lines of progress, where there is no terminal for a bar."""
+TRACEBACK_VARIABLE = "LOOKBACK_TRACEBACK"
+EXPECTED = (ValueError, OSError, ImportError, SettingError, FloatingPointError)
+UPPER = "▀"
+LARGEST = 40
+"""Characters that a picture is wide at most: the scenes have 80 pixels."""
+LEFT = 12
+"""Lines of the terminal that are left for the text below a picture."""
 _HARMLESS = "\n\u200c\u200d"
 """A new line, and what joins emoji, or keeps letters apart: no printable characters to Python."""
 
 
+def console(stderr: bool = False) -> Any:
+    """Return a rich console on stdout or stderr."""
+    from rich.console import Console
+
+    return Console(stderr=stderr)
+
+
+def print_json(data: Any) -> None:
+    """Print one line of JSON on stdout."""
+    print(json.dumps(data, ensure_ascii=False), flush=True)
+
+
+def say(text: str) -> None:
+    """Print a note on stderr: one line, whatever names and values it quotes."""
+    print(f"lookback: {one_line(text, LONGEST)}", file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """Return a text without control characters: a model may write anything."""
+    return "".join(c if c.isprintable() or c in _HARMLESS else "\ufffd" for c in text)
+
+
+def plain_text(text: str) -> Text:
+    """Return a text for rich: control characters and markup have no effect."""
+    from rich.text import Text
+
+    return Text(printable(text), overflow="fold")
+
+
+def shaded_text(tokens: Sequence[str], values: ArrayLike) -> Text:
+    """Return an answer with each token on a background that is darker the higher its A."""
+    from rich.text import Text
+
+    from lookback.pages.tokens import color, shades
+
+    text = Text(overflow="fold")
+    begun = False
+    for token, shade in zip(tokens, shades(values), strict=True):
+        word = printable(token if begun else token.lstrip())
+        if not word:
+            continue
+        begun = True
+        blanks = len(word) - len(word.lstrip())
+        text.append(word[:blanks])
+        text.append(word[blanks:], style=f"black on {color('A', float(shade))}")
+    return text
+
+
+def report(error: Exception) -> None:
+    """Print an error in one line; before it the traceback, if the environment asks for it."""
+    if os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0"):
+        traceback.print_exception(error)
+    print(f"lookback: {explain(error)}", file=sys.stderr)
+
+
+def explain(error: Exception) -> str:
+    """Return an error in one line: what the user did, which plugin failed, or that it is a bug."""
+    if (plugin := plugin_in(error.__traceback__)) is not None:
+        line = plugin_failure(plugin, error)
+    elif isinstance(error, MemoryError):
+        message = f": {error}" if str(error) else ""
+        line = f"out of memory{message}: ask for less at once, or free some memory"
+    elif isinstance(error, EXPECTED):
+        line = str(error) or type(error).__name__
+    else:
+        line = (
+            f"this is a bug: {error_line(error)}; please report it in the project's issue tracker, "
+            f"with the command and the traceback ({TRACEBACK_VARIABLE}=1 shows it)"
+        )
+    line = printable(" ".join(line.split()))
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]}... ({len(line)} characters)"
+
+
+def plugin_failure(plugin: str, error: BaseException) -> str:
+    """Return the message about a plugin that raised an error."""
+    return f"the plugin {plugin} failed: {error_line(error)} ({TRACEBACK_VARIABLE}=1 shows where)"
+
+
 @contextmanager
 def progress(title: str) -> Iterator[Progress]:
-    """A bar on stderr for as long as the block runs; none if nobody watches."""
+    """Show a bar on stderr while the block runs, if stderr is a terminal."""
     from rich.progress import Progress
 
     errors, columns = console(stderr=True), bar_columns(title)
@@ -46,7 +138,7 @@ def progress(title: str) -> Iterator[Progress]:
 
 
 def bar_columns(title: str) -> tuple[Any, ...]:
-    """What stands beside and in a bar of steps."""
+    """Return the columns of a bar of steps."""
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
     return TextColumn(title), BarColumn(), TextColumn("{task.completed}"), TimeElapsedColumn()
@@ -54,7 +146,7 @@ def bar_columns(title: str) -> tuple[Any, ...]:
 
 @contextmanager
 def long_progress(title: str, unit: str) -> Iterator[Progress]:
-    """A bar with rate and time left on stderr; a line now and then if nobody watches a bar."""
+    """Show a bar with rate and time left on stderr; without a terminal, a line now and then."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -82,14 +174,14 @@ def long_progress(title: str, unit: str) -> Iterator[Progress]:
         rate = _Rate()
 
         def update(done: int, total: int) -> None:
-            said = f"{rate(done):.2f} {unit}/s" if rate(done) else ""
-            bar.update(task, completed=done, total=total, rate=said)
+            speed = f"{rate(done):.2f} {unit}/s" if rate(done) else ""
+            bar.update(task, completed=done, total=total, rate=speed)
 
         yield update
 
 
 class _Rate:
-    """Pieces per second since the first call, which tells how many were done before."""
+    """Pieces per second since the first call, which is given those done before."""
 
     def __init__(self) -> None:
         self.first: tuple[float, int] | None = None
@@ -103,16 +195,16 @@ class _Rate:
 
 
 def progress_lines(title: str, unit: str) -> Progress:
-    """A line on stderr now and then, for files and pipes."""
+    """Return a callback that prints a line on stderr now and then, for files and pipes."""
     rate = _Rate()
-    said = time.monotonic()
+    printed = time.monotonic()
 
     def update(done: int, total: int) -> None:
-        nonlocal said
+        nonlocal printed
         speed = rate(done)
-        if time.monotonic() - said < LINE_SECONDS or not speed:
+        if time.monotonic() - printed < LINE_SECONDS or not speed:
             return
-        said = time.monotonic()
+        printed = time.monotonic()
         left = duration((total - done) / speed)
         line = f"{title}: {done}/{total}, {speed:.2f} {unit}/s, {left} left"
         print(one_line(line, LONGEST), file=sys.stderr, flush=True)
@@ -121,158 +213,16 @@ def progress_lines(title: str, unit: str) -> Progress:
 
 
 def duration(seconds: float) -> str:
-    """As people say it: 40 s, 3.5 min, 2.1 h."""
+    """Return seconds as 40 s, 3.5 min or 2.1 h."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def show_summary(summary: Summary, most: int = 5) -> None:
-    """How a run ended: results on stdout, what failed on stderr."""
-    for name, error in summary.failed[:most]:
-        say(f"failed: {name}: {error}")
-    if len(summary.failed) > most:
-        say(f"and {len(summary.failed) - most} more failures")
-    run = summary.run
-    print(f"{run.path}: {summary.items} items, {len(run.texts)} candidates, ", end="")
-    lines = "1 line" if summary.left_out == 1 else f"{summary.left_out} lines"
-    left_out = f", {lines} left out" if summary.left_out else ""
-    print(f"{len(summary.failed)} failed{left_out}")
-
-
-def show_verification(name: str, found: Verification) -> None:
-    """What is not as it was written, on stderr; and the sum of it, on stdout."""
-    for problem in found.problems:
-        say(f"{name}: {problem}")
-    total = found.of
-    shards = f"{total} shards" if found.shards == total else f"{found.shards} of {total} shards"
-    print(f"{name}: {found.manifest.status}, {shards}, {found.files} tables, ", end="")
-    print("all as written" if found.ok else f"{len(found.problems)} problems")
-    if found.unrecorded_timings:
-        count = found.unrecorded_timings
-        say(f"{name}: {count} files of timings have no record: they cannot be verified")
-
-
-def show_status(name: str, found: Status, most: int = 20) -> None:
-    """How far a run is, on stdout, with the jobs that are not done; what to do, on stderr."""
-    whole = found.whole
-    print(f"{name}: {whole.status}, {whole.done} of {whole.items} items tried, ", end="")
-    print(f"{whole.failed} failed, {found.missing} missing")
-    for table, count in sorted((whole.unscored or {}).items()):
-        print(f"{table}: missing for {count} of the items tried")
-    count, todo = len(found.jobs), set(found.open_jobs)
-    if count:
-        print(f"{count - len(todo)} of {count} jobs are done")
-    shown = [i for i, job in enumerate(found.jobs) if i in todo or job.failed]
-    if shown:
-        columns = ("shard", "status", "tried", "of", "failed")
-        show_table(columns, [(f"{i}/{count}", *_cells(found.jobs[i])) for i in shown[:most]])
-    if len(shown) > most:
-        print(f"and {len(shown) - most} more: --json has all")
-    if whole.status == "running":
-        say(f"{name}: {found.remedy}")
-    elif whole.failed:
-        say(f"{name}: --retry-failed tries items again that failed")
-
-
-def _cells(job: Tally) -> tuple[str, ...]:
-    """A job as a row; of one that has not begun nothing is known."""
-    if job.items is None:
-        return job.status, "", "", ""
-    return job.status, str(job.done), str(job.items), str(job.failed)
-
-
-def show_study(name: str, result: Result, written: Sequence[AnyPath]) -> None:
-    """A study's tables and notes, and where its files are."""
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    out = console()
-    styles = {"best": "bold", "second": "underline", "": ""}
-    for table in result.tables:
-        shown = RichTable(box=None, pad_edge=False, title=table.caption, title_justify="left")
-        for number, column in enumerate(table.columns):
-            head = Text("\n".join(part for part in column if part))
-            shown.add_column(head, justify="right" if number else "left")
-        for row in table.rows:
-            cells = [(c, "") if isinstance(c, str) else (c.text, c.mark) for c in row]
-            shown.add_row(*(Text(printable(text), style=styles[mark]) for text, mark in cells))
-        # Rich cuts words that do not fit, and a number that is cut is no number.
-        cut = any("\u2026" in part.text for line in out.render_lines(shown) for part in line)
-        out.print(_stacked(shown) if cut else shown)
-        out.print()
-    for note in result.notes:
-        out.print(f"note: {note}", highlight=False, markup=False)
-    for path in written:
-        print(one_line(path, LONGEST), file=sys.stderr)
-
-
-def _stacked(table: RichTable) -> RichTable:
-    """Return a table of two columns for a narrow terminal: each row's cells below each other."""
-    from rich.table import Table
-    from rich.text import Text
-
-    stacked = Table(
-        box=None, pad_edge=False, show_header=False, title=table.title, title_justify="left"
-    )
-    stacked.add_column(overflow="fold")
-    stacked.add_column(justify="right", overflow="fold")
-    first, *others = table.columns
-    for number, label in enumerate(first.cells):
-        stacked.add_row(Text(str(label), style="bold"), "")
-        for column in others:
-            head = " ".join(str(column.header).split())
-            stacked.add_row(Text(f"  {head}"), list(column.cells)[number])
-    return stacked
-
-
-def show_scorers(known: Sequence[Scorer]) -> None:
-    """What each needs, its settings and what it is."""
-    from lookback.scores.base import NEEDS
-
-    columns = ("scorer", "needs", "settings", "what it is")
-    show_table(columns, [(s.name, s.needs, ", ".join(s.params), s.about) for s in known])
-    costs = "; ".join(f"{name}: {what}" for name, what in NEEDS.items())
-    console(stderr=True).print(f"\nneeds, from cheap to dear: {costs}", style="dim")
-
-
-def show_runs(found: Sequence[ListedRun]) -> None:
-    """A row per run, or in a narrow terminal some lines; what is wrong, on stderr."""
-    from rich.padding import Padding
-    from rich.text import Text
-
-    for one in found:
-        if one.problem is not None:
-            say(one.problem)
-    rows = [_run_cells(one) for one in found]
-    columns = ("run", "benchmark", "model", "items", "N", "status", "size")
-    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-    out = console()
-    if sum(widths) + 2 * len(widths) <= out.width:
-        show_table(columns, rows, numbers=("items", "N", "size"))
-        return
-    for run, benchmark, model, items, n, status, size in rows:
-        out.print(Text(printable(run), style="bold", overflow="fold"))
-        about = (benchmark, model, items and f"{items} items", n and f"N: {n}", status, size)
-        words = ", ".join(filter(None, about))
-        out.print(Padding(Text(printable(words), overflow="fold"), (0, 0, 0, 4)))
-
-
-def _run_cells(one: ListedRun) -> tuple[str, ...]:
-    size = f"{one.bytes / 1e6:,.1f} MB" if one.bytes >= 1e6 else f"{one.bytes / 1e3:.1f} kB"
-    if one.problem is not None:
-        return one.run, "", "", "", "", "damaged", size
-    images = {"own": "", "none": " (no image)"}
-    image = images.get(str(one.image), f" ({one.image} image)")
-    n = "given" if one.n is None else str(one.n)
-    status = "not finished" if one.status == "running" else str(one.status)
-    return one.run, f"{one.benchmark}{image}", str(one.model), str(one.items), n, status, size
-
-
 def show_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[str] = ()
 ) -> None:
-    """A plain table of words; the columns of `numbers` stand right, and are never broken."""
+    """Print a plain table; the columns of `numbers` are right-aligned and never broken."""
     from rich.table import Table
     from rich.text import Text
 
@@ -285,117 +235,111 @@ def show_table(
     console().print(table)
 
 
-def show_check(report: CheckReport) -> None:
-    """Each comparison with its largest differences; then what was read, and how fast."""
-    from rich.table import Table
+def show_runs(runs: Sequence[ListedRun]) -> None:
+    """Print a row per run, or in a narrow terminal some lines; problems go to stderr."""
+    from rich.padding import Padding
     from rich.text import Text
 
+    for run in runs:
+        if run.problem is not None:
+            say(run.problem)
+    rows = [_run_cells(run) for run in runs]
+    columns = ("run", "benchmark", "model", "items", "N", "status", "size")
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     out = console()
-    table = Table(box=None, pad_edge=False)
-    table.add_column("largest difference in", ratio=1)
-    for name in ("A", "log p", "SC", "H"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    marks = {True: ("ok", "green"), False: ("WRONG", "bold red"), None: ("-", "dim")}
-    for one in report.checks:
-        words, style = marks[one.ok]
-        order = ("visual_lookback", "log_prob", "self_certainty", "entropy")
-        numbers = [f"{one.differences[s]:.0e}" if s in one.differences else "" for s in order]
-        table.add_row(Text(one.what), *numbers, Text(words, style=style))
-    out.print(table)
-    for one in report.checks:
-        if one.note:
-            out.print(
-                f"{one.what}: {printable(one.note)}", style="dim", highlight=False, markup=False
-            )
-    a, others = report.tolerance
-    speed = ", ".join(f"{value:.0f} {name}" for name, value in report.tokens_per_second.items())
-    out.print(
-        f"\n{report.model} ({report.model_class}, {report.dtype}, {report.device}): "
-        f"{report.layers} attention layers, {report.heads} heads read; allowed {a:g} in A, "
-        f"{others:g} in the others; tokens per second: {speed}",
-        highlight=False,
-        markup=False,
-    )
-    if report.peak_bytes is not None:
-        out.print(f"peak memory beyond the model: {report.peak_bytes / 2**20:,.1f} MiB")
-    verdict = "all numbers agree" if report.ok else "do not trust numbers of this model here"
-    out.print(verdict, style="bold green" if report.ok else "bold red")
+    if sum(widths) + 2 * len(widths) <= out.width:
+        show_table(columns, rows, numbers=("items", "N", "size"))
+        return
+    for name, benchmark, model, items, n, status, size in rows:
+        out.print(Text(printable(name), style="bold", overflow="fold"))
+        about = (benchmark, model, items and f"{items} items", n and f"N: {n}", status, size)
+        words = ", ".join(filter(None, about))
+        out.print(Padding(Text(printable(words), overflow="fold"), (0, 0, 0, 4)))
 
 
-def show_benchmarks(known: Sequence[Listed]) -> None:
-    """Each with its metric and whether its files are found; below, where items come from."""
-    from lookback.benchmarks.base import GENERATED
-
-    show_table(
-        ("benchmark", "metric", "files"), [(b.name, b.primary, _files_cell(b)) for b in known]
-    )
-    print()
-    sources = [
-        (b.name, f"{b.source}; needed: {', '.join(b.files)}" if b.files else b.source)
-        for b in known
-        if b.name not in GENERATED
-    ]
-    show_table(("benchmark", "where its items come from"), sources)
-    if not all(b.found for b in known):
-        say(
-            "files that are not found: name their folder with --data DIR or LOOKBACK_DATA; --json "
-            "says what is missing there"
-        )
+def _run_cells(run: ListedRun) -> tuple[str, ...]:
+    size = f"{run.bytes / 1e6:,.1f} MB" if run.bytes >= 1e6 else f"{run.bytes / 1e3:.1f} kB"
+    if run.problem is not None:
+        return run.run, "", "", "", "", "damaged", size
+    images = {"own": "", "none": " (no image)"}
+    image = images.get(str(run.image), f" ({run.image} image)")
+    n = "given" if run.n is None else str(run.n)
+    status = "not finished" if run.status == "running" else str(run.status)
+    return run.run, f"{run.benchmark}{image}", str(run.model), str(run.items), n, status, size
 
 
-def _files_cell(b: Listed) -> str:
-    if not b.files:
-        return "none needed" if b.name != "own" else "yours: --data FILE"
-    return f"found in {b.where}" if b.found else "not found"
+def show_verification(name: str, result: Verification) -> None:
+    """Print a summary on stdout, and each problem on stderr."""
+    for problem in result.problems:
+        say(f"{name}: {problem}")
+    total = result.of
+    shards = f"{total} shards" if result.shards == total else f"{result.shards} of {total} shards"
+    print(f"{name}: {result.manifest.status}, {shards}, {result.files} tables, ", end="")
+    print("all as written" if result.ok else f"{len(result.problems)} problems")
+    if result.unrecorded_timings:
+        count = result.unrecorded_timings
+        say(f"{name}: {count} files of timings have no record: they cannot be verified")
 
 
-def show_evaluation(result: Evaluation) -> None:
-    """A benchmark's metrics as a table, and what to know about them."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column(result.benchmark)
-    table.add_column("value", justify="right")
-    for name, value in result.metrics.items():
-        style = "bold" if name == result.primary else ""
-        table.add_row(name, f"{value:.2f}", style=style)
-    out = console()
-    if result.headline:
-        out.print(f"{printable(result.headline)}\n", style="bold", highlight=False, markup=False)
-    out.print(table)
-    judged = f"; judge: {result.judge}" if result.judge else ""
-    missing = f"; {result.missing} have no response" if result.missing else ""
-    out.print(f"\n{result.items} items{missing}{judged}", highlight=False, markup=False)
-    for note in result.notes:
-        out.print(f"note: {note}", highlight=False, markup=False)
-
-
-def warn(problems: list[Problem], most: int = 20) -> None:
-    """The first problems with a file of responses, on stderr."""
-    for problem in problems[:most]:
-        say(str(problem))
-    if len(problems) > most:
-        say(f"and {len(problems) - most} more problems")
+def show_status(name: str, status: Status, most: int = 20) -> None:
+    """Print the progress of a run and its open jobs on stdout, what to do on stderr."""
+    whole = status.whole
+    print(f"{name}: {whole.status}, {whole.done} of {whole.items} items tried, ", end="")
+    print(f"{whole.failed} failed, {status.missing} missing")
+    for table, count in sorted((whole.unscored or {}).items()):
+        print(f"{table}: missing for {count} of the items tried")
+    count, todo = len(status.jobs), set(status.open_jobs)
+    if count:
+        print(f"{count - len(todo)} of {count} jobs are done")
+    shown = [i for i, job in enumerate(status.jobs) if i in todo or job.failed]
+    if shown:
+        columns = ("shard", "status", "tried", "of", "failed")
+        show_table(columns, [(f"{i}/{count}", *_cells(status.jobs[i])) for i in shown[:most]])
+    if len(shown) > most:
+        print(f"and {len(shown) - most} more: --json has all")
+    if whole.status == "running":
+        say(f"{name}: {status.remedy}")
+    elif whole.failed:
+        say(f"{name}: --retry-failed tries items again that failed")
 
 
-def say(text: str) -> None:
-    """A note on stderr: one line, whatever names and values it quotes."""
-    print(f"lookback: {one_line(text, LONGEST)}", file=sys.stderr)
+def _cells(job: Tally) -> tuple[str, ...]:
+    """Return a job as a row; of one that has not begun nothing is known."""
+    if job.items is None:
+        return job.status, "", "", ""
+    return job.status, str(job.done), str(job.items), str(job.failed)
 
 
-def printable(text: str) -> str:
-    """A model may write anything: nothing of it may command the terminal."""
-    return "".join(c if c.isprintable() or c in _HARMLESS else "\ufffd" for c in text)
+def can_draw(console: Console) -> bool:
+    """Whether a console is a terminal that shows colours and half-blocks."""
+    colours = console.color_system in ("truecolor", "256") and not console.no_color
+    return console.is_terminal and colours and console.encoding.startswith("utf")
 
 
-def console(stderr: bool = False) -> Any:
-    """Where rich text goes."""
-    from rich.console import Console
+def fit(size: tuple[int, int], width: int, height: int) -> tuple[int, int]:
+    """Return the pixels to draw of a picture in so many columns and lines.
 
-    return Console(stderr=stderr)
+    As many as fit, an even number of rows, the shape kept.
+    """
+    share = min(min(width, LARGEST) / size[0], 2 * max(height, 2) / size[1], 1)
+    return max(1, round(size[0] * share)), max(2, 2 * round(size[1] * share / 2))
 
 
-def print_json(data: Any) -> None:
-    """One line of JSON on stdout."""
-    print(json.dumps(data, ensure_ascii=False), flush=True)
+def draw(picture: Image, width: int, height: int) -> Text:
+    """Return a picture as lines of half-blocks: two pixels per character, one above the other."""
+    import numpy as np
+    from PIL.Image import Resampling
+    from rich.color import Color
+    from rich.style import Style
+    from rich.text import Text
+
+    size = fit(picture.size, width, height)
+    small = picture.convert("RGB").resize(size, Resampling.BOX)
+    rows = np.asarray(small).tolist()
+    text = Text(no_wrap=True, overflow="crop")
+    for upper, lower in zip(rows[::2], rows[1::2], strict=True):
+        for above, below in zip(upper, lower, strict=True):
+            text.append(UPPER, Style(color=Color.from_rgb(*above), bgcolor=Color.from_rgb(*below)))
+        text.append("\n")
+    text.rstrip()
+    return text

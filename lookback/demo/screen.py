@@ -10,8 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lookback.cli.halfblocks import LARGEST, LEFT, can_draw, draw
-from lookback.cli.terminal import printable
+from lookback.cli.terminal import LARGEST, LEFT, can_draw, draw, printable
 from lookback.demo.asked import RULE, SCORERS, Asked, merge
 from lookback.demo.measured import Measured
 from lookback.pages.tokens import color, shades

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lookback.engines.common.check_report import CheckReport
     from lookback.engines.common.options import Response
     from lookback.engines.common.stream import Listener
+    from lookback.engines.dual_encoder import DualEncoder
     from lookback.io.videos import VideoLike
     from lookback.looks.look import Look
     from lookback.steering import Watch
@@ -396,6 +397,20 @@ class Engine(Protocol):
             progress: called with (checks done, of so many).
         """
         refuse(self, "check")
+
+    def require(self, needed: Iterable[Ability], who: str) -> None:
+        """Raise AbilityError, naming `who`, if the engine lacks an ability that it needs."""
+        require(self, needed, who)
+
+    def dual_encoder(self, name: str | None = None) -> DualEncoder:
+        """Return the encoder of image and text that CLIPScore uses, loaded once.
+
+        Args:
+            name: a hub id, a folder, or "embedded"; by default the family's.
+        """
+        from lookback.engines.dual_encoder import DualEncoder
+
+        return DualEncoder.load(self.family.clip if name is None else name)
 
 
 def check_rows(rows: str) -> None:

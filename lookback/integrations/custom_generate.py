@@ -22,7 +22,6 @@ from lookback.engines.common.compat import ModelOutput, generation_settings
 from lookback.engines.transformers.recording import record
 from lookback.errors import check_whole
 from lookback.scores.base import NEEDS, Scorer, best_first, get_scorer
-from lookback.scores.rehearsal import rehearse
 from lookback.signals import Candidates
 
 FOLDER = str(Path(__file__).parent / "custom_generate_repo")
@@ -79,7 +78,7 @@ def generate(
     check_whole("n", n, 1)
     chosen = _scorer(scorer, model, processor)
     params = {name: settings.pop(name) for name in chosen.params if _own(name, settings)}
-    rehearse(chosen, params, n)
+    chosen.check(params, n)
     as_dict = _check(model, settings)
     count = num_return_sequences if num_return_sequences is not None else n if as_dict else 1
     check_whole("num_return_sequences", count, 1)

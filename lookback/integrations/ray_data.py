@@ -26,7 +26,6 @@ from lookback.errors import check_texts, error_line
 from lookback.runs.given import Given
 from lookback.runs.sources import item_seed, scored
 from lookback.scores.base import get_scorer
-from lookback.scores.rehearsal import rehearse
 from lookback.signals import SIGNALS, Asked, Candidates
 
 FLOATS, TEXTS = pa.list_(pa.float64()), pa.list_(pa.string())
@@ -99,7 +98,7 @@ class Scorer:
         self.seed, self.source = seed, source
         self.columns = ADDED | {name: OF_TOKENS[name] for name in signals}
         found = get_scorer(scorer)
-        rehearse(found, self.scorer_settings, 2)
+        found.check(self.scorer_settings, 2)
         self.engine = load(model, engine=engine, quiet=True, **dict(load_settings or {}))
         require(self.engine, found.uses, f"scorer {scorer!r}")
 

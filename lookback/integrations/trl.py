@@ -19,7 +19,6 @@ from lookback.engines import require
 from lookback.engines.common.options import check_ids
 from lookback.io.images import list_images, to_pillow
 from lookback.scores.base import NEEDS, get_scorer
-from lookback.scores.rehearsal import rehearse
 from lookback.signals import SIGNALS, Candidates
 
 if TYPE_CHECKING:
@@ -199,7 +198,7 @@ class Reward:
                 f"scorer {scorer!r} needs {NEEDS['truth']}: where that is known it is a reward by "
                 "itself, a function of the completions and the dataset's columns"
             )
-        rehearse(found, params, 2)
+        found.check(params)
         require(engine, ("score", *found.uses), f"a reward by scorer {scorer!r}")
         self.engine, self.scorer, self.params = engine, scorer, dict(params)
         self.source, self.use_ids = source, use_ids

@@ -33,12 +33,11 @@ from lookback.registry import (
     is_interrupt,
     wrong_kind,
 )
-from lookback.scores.batch import SignalBatch
+from lookback.scores import HOMES
+from lookback.scores.batch import SignalBatch, check_quality
 from lookback.scores.formula import Array
-from lookback.scores.names import HOMES
 
 if TYPE_CHECKING:
-    from lookback.engines import Ability
     from lookback.signals import Candidates
 
 NEEDS = {
@@ -61,7 +60,7 @@ GREY = "#94a3b8"
 
 
 class ScorerError(ValueError):
-    """A scorer failed, or gave something else than one number per response; it is named."""
+    """A scorer failed, or returned something else than one number per response; it is named."""
 
 
 @dataclass(frozen=True)
@@ -71,27 +70,28 @@ class Scorer:
     Attributes:
         name: what users call it.
         function: from a batch (or the candidates of one question) and settings to scores.
-        about: a line on what it is.
+        about: one line of description.
         needs: a key of `NEEDS`.
-        uses: what it asks of an engine beside the signals.
-        joint: whether a response's score depends on which others it stands with.
-        title: what tables and figures call it.
-        color: in figures.
+        uses: the abilities (`lookback.engines.ABILITIES`) that its engine must have.
+        joint: whether a response's score depends on the other candidates.
+        title: its name in tables and figures.
+        color: its colour in figures.
         lower_is_better: whether a low value of `function` is good; its scores are then negated, so
-            that for everybody else a high score is.
+            that a high score is good everywhere else.
         expected: for a scorer whose picks count by their expectation: over all candidates alike
             ("uniform"), or with its scores as probabilities ("shares").
         paper: its line in the paper's main table, from 1; None if it is not there.
         same_as: another scorer that always picks the same; tables then show that one alone.
         before: settings that it did not always have, as they were then: recorded scores that do not
             name them were made so.
+        validate: called with all settings by name; raises ValueError if one is out of range.
     """
 
     name: str
     function: Callable[..., Any]
     about: str
     needs: str = "signals"
-    uses: tuple[Ability, ...] = ()
+    uses: tuple[Any, ...] = ()
     joint: bool = False
     title: str = ""
     color: str = GREY
@@ -100,15 +100,16 @@ class Scorer:
     paper: int | None = None
     same_as: str | None = None
     before: Mapping[str, Any] = field(default_factory=dict)
+    validate: Callable[..., None] | None = None
 
     @property
     def origin(self) -> object:
-        """The function."""
+        """The registered function."""
         return self.function
 
     @property
     def own(self) -> bool:
-        """Whether it is a user's own, not one of the package's."""
+        """Whether a user or another package registered it."""
         return SCORERS.own(self.name)
 
     @property
@@ -118,12 +119,12 @@ class Scorer:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        """Its settings as they are unless somebody says otherwise; None for one without."""
+        """Return the default of each setting; None for one without."""
         parameters = list(inspect.signature(self.function).parameters.values())[1:]
         return {p.name: None if p.default is p.empty else p.default for p in parameters}
 
     def made_with(self, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The settings that scores were made with, by what was written down of them.
+        """Return the settings that recorded scores were computed with.
 
         Args:
             recorded: None if nothing was (format 1 of runs): they were the scorer's own.
@@ -131,20 +132,20 @@ class Scorer:
         return {**(self.defaults if recorded is None else {}), **self.before, **(recorded or {})}
 
     def changed_since(self, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Of the settings that scores were made with, those that are no longer the defaults."""
+        """Return the settings of recorded scores that are no longer the defaults."""
         now = json.loads(json.dumps(self.defaults, default=str))  # as they would be read again
         made = self.made_with(recorded).items()
         return {key: value for key, value in made if key in now and value != now[key]}
 
     @property
     def from_signals(self) -> bool:
-        """Whether it is arithmetic on what was recorded; others work on one question at a time."""
+        """Whether it needs no model; the others score one question at a time."""
         return self.needs not in ("model", "clip")
 
     def of_batch(
         self, batch: SignalBatch, defaults: Mapping[str, float], params: Mapping[str, Any]
     ) -> Array:
-        """One score per response, higher is better, NaN for an empty or pruned one.
+        """Return one score per response: higher is better, NaN for an empty or pruned one.
 
         Args:
             batch: the responses.
@@ -167,13 +168,14 @@ class Scorer:
         return scores
 
     def of_candidates(self, candidates: Candidates, params: Mapping[str, Any]) -> Array:
-        """The same for the candidates of one question; for all scorers."""
-        given = dict(params)
+        """Return the same for the candidates of one question; works for every scorer."""
+        own = dict(params)
         if self.from_signals:
             batch = candidates.batch()
-            if self.needs == "truth" and "quality" in given:
-                batch = batch.with_quality(given.pop("quality"))
-            return self.of_batch(batch, candidates.defaults, given)
+            if self.needs == "truth" and "quality" in own:
+                batch = batch.with_quality(own.pop("quality"))
+            return self.of_batch(batch, candidates.defaults, own)
+        settings = self.settings(candidates.defaults, own)
         if not len(candidates):
             raise ValueError("there are no candidates to score")
         if candidates.asked is None:
@@ -181,22 +183,23 @@ class Scorer:
                 f"scorer {self.name!r} needs {NEEDS[self.needs]}, and these candidates have "
                 "neither engine nor image with them: score them again with engine.score(...)"
             )
-        from lookback.engines import require
-
-        require(candidates.asked.engine, self.uses, f"scorer {self.name!r}")
-        settings = self.settings(candidates.defaults, given)
+        candidates.asked.engine.require(self.uses, f"scorer {self.name!r}")
         scores = np.full(len(candidates), np.nan)
         kept = np.array([c.scorable for c in candidates])
         if kept.any():
             scores[kept] = self._call(candidates.scorable(), int(kept.sum()), settings)
         return scores
 
-    def check(self, params: Mapping[str, Any]) -> None:
-        """Check the names of settings and, of the package's own scorers, the kinds of their values.
+    def check(self, params: Mapping[str, Any], count: int | None = None) -> None:
+        """Check settings; of the package's own scorers the values too.
+
+        Args:
+            params: the settings.
+            count: how many responses will be scored, where no quality is known but one in `params`.
 
         Raises:
             SettingError: there is no such setting, or its value is of another kind.
-            ValueError: it is a number that is not finite.
+            ValueError: a value is out of range, or the quality of the responses is missing.
         """
         has = {*self.params, *(["quality"] if self.needs == "truth" else [])}
         unknown = set(params) - has
@@ -206,13 +209,26 @@ class Scorer:
             raise SettingError(
                 f"scorer {self.name!r} has no setting {min(unknown)!r}; it has: {known}{hint}"
             )
+        if count is not None and self.needs == "truth":
+            if "quality" not in params:
+                raise ValueError(
+                    f"scorer {self.name!r} needs {NEEDS['truth']}, which nobody knows here: give "
+                    f"it, --set 'quality=[...]' with {count} numbers, or rank by another; "
+                    "`lookback scorers` lists them"
+                )
+            check_quality(params["quality"], count)
+        defaults = self.defaults
         if not self.own:
-            defaults = self.defaults
             for name, value in params.items():
                 self._check_value(name, value, type(defaults.get(name)))
+        if self.validate is not None:
+            try:
+                self.validate(**(defaults | {k: v for k, v in params.items() if k in defaults}))
+            except WRONG_KIND as error:
+                raise wrong_kind(f"scorer {self.name!r}", params, error) from error
 
     def _check_value(self, name: str, value: Any, kind: type) -> None:
-        """Check that a value is of the kind of the setting's default."""
+        """Raise an error unless a value is of the kind of the setting's default."""
         if kind not in KINDS:
             return  # None, or a text: the scorer itself says what it takes
         takes, called = KINDS[kind]
@@ -224,7 +240,7 @@ class Scorer:
             raise ValueError(f"{name} = {value}: must be a finite number")
 
     def settings(self, defaults: Mapping[str, float], params: Mapping[str, Any]) -> dict[str, Any]:
-        """What its function is called with: the family's settings, then the caller's."""
+        """Return the settings to call its function with: the family's, then the caller's."""
         self.check(params)
         # The family's alpha and lambda are LookBack's; a scorer that means something else by these
         # names needs the model, and has defaults of its own.
@@ -232,9 +248,9 @@ class Scorer:
         return own | dict(params)
 
     def _call(self, what: Any, count: int, settings: Mapping[str, Any]) -> Array:
-        """Its scores of `count` responses, checked."""
+        """Return its scores of `count` responses, checked."""
         try:
-            found = self.function(what, **settings)
+            values = self.function(what, **settings)
         except BaseException as error:
             if self.own and not is_interrupt(error):
                 raise ScorerError(f"scorer {self.name!r} failed: {error_line(error)}") from error
@@ -242,10 +258,10 @@ class Scorer:
                 raise wrong_kind(f"scorer {self.name!r}", settings, error) from error
             raise  # its messages are ours already
         try:
-            scores = np.asarray(found, dtype=np.float64)
+            scores = np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError):
             raise ScorerError(
-                f"scorer {self.name!r} gave {found!r:.60}: it must give one number per response"
+                f"scorer {self.name!r} gave {values!r:.60}: it must give one number per response"
             ) from None
         if scores.shape != (count,):
             shape = f"{scores.size} values" if scores.ndim == 1 else f"an array of {scores.shape}"
@@ -260,7 +276,7 @@ def scorer(
     name: str,
     *,
     needs: str = "signals",
-    uses: Sequence[Ability] = (),
+    uses: Sequence[str] = (),
     joint: bool = False,
     title: str | None = None,
     color: str = GREY,
@@ -269,21 +285,24 @@ def scorer(
     paper: int | None = None,
     same_as: str | None = None,
     before: Mapping[str, Any] | None = None,
+    validate: Callable[..., None] | None = None,
 ) -> Callable[[F], F]:
     """Register a function as the scorer `name`; the first line of its docstring describes it.
 
     Args:
         name: what users call it.
         needs: a key of `NEEDS`.
-        uses: what it asks of an engine beside the signals, e.g. ("generate",).
-        joint: whether a response's score depends on which others it stands with.
-        title: what tables and figures call it; its name by default.
-        color: in figures, e.g. "#c2410c".
-        lower_is_better: whether a low value is a good one.
+        uses: the abilities that its engine must have, e.g. ("generate",).
+        joint: whether a response's score depends on the other candidates.
+        title: its name in tables and figures; `name` by default.
+        color: its colour in figures, e.g. "#c2410c".
+        lower_is_better: whether a low value is good.
         expected: see `Scorer`.
         paper: see `Scorer`.
         same_as: see `Scorer`.
         before: see `Scorer`.
+        validate: called with all settings by name, before a model is loaded; raises ValueError if
+            one is out of range.
     """
     if needs not in NEEDS:
         raise ValueError(f"needs = {needs!r}: a scorer needs one of {', '.join(NEEDS)}")
@@ -305,6 +324,7 @@ def scorer(
                 paper,
                 same_as,
                 before or {},
+                validate,
             )
         )
         return function
@@ -320,7 +340,7 @@ SCORERS: Registry[Scorer] = Registry("scorer", HOMES, _adopt)
 
 
 def get_scorer(name: str) -> Scorer:
-    """The scorer called `name`.
+    """Return the scorer called `name`.
 
     Raises:
         ValueError: there is none; the message lists those there are, by what they need.
@@ -336,12 +356,12 @@ def get_scorer(name: str) -> Scorer:
 
 
 def scorers() -> dict[str, Scorer]:
-    """Every scorer by name, from those that need least to those that need most."""
+    """Return every scorer by name, from those that need least to those that need most."""
     costs = list(NEEDS)
     return dict(sorted(SCORERS.all().items(), key=lambda item: costs.index(item[1].needs)))
 
 
 def best_first(scores: Array) -> NDArray[np.intp]:
-    """Indices from the highest score to the lowest; ties keep their order and NaN comes last."""
+    """Return indices from the highest score to the lowest; ties keep their order, NaN is last."""
     # Highest first: sort by (is it NaN, -score, place).
     return np.lexsort((np.arange(len(scores)), -np.nan_to_num(scores), np.isnan(scores)))

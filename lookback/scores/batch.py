@@ -44,7 +44,7 @@ class SignalBatch:
         quality: Sequence[float] | None = None,
         pruned: Sequence[bool] | None = None,
     ) -> SignalBatch:
-        """The batch of some responses.
+        """Return the batch of some responses.
 
         Args:
             signals: one record per response.
@@ -56,47 +56,42 @@ class SignalBatch:
         if not signals:
             raise ValueError("there are no candidates to score")
         flat = {name: concatenate([getattr(s, name) for s in signals]) for name in SIGNALS}
-        said = ["".join(s.tokens) for s in signals] if texts is None else texts
+        words = ["".join(s.tokens) for s in signals] if texts is None else texts
         counts = np.asarray([len(signals)] if sizes is None else sizes, dtype=np.intp)
-        for name, got in (("texts", len(said)), ("sizes", counts.sum())):
+        for name, got in (("texts", len(words)), ("sizes", counts.sum())):
             if got != len(signals):
                 raise ValueError(f"{name} are of {got} responses, signals of {len(signals)}")
         arrays = {name: values for name, (values, _) in flat.items()}
         ended = None if pruned is None else np.asarray(pruned, dtype=np.bool_)
-        batch = cls(flat[SIGNALS[0]][1], counts, tuple(said), **arrays, quality=None, pruned=ended)
+        batch = cls(flat[SIGNALS[0]][1], counts, tuple(words), **arrays, quality=None, pruned=ended)
         return batch if quality is None else batch.with_quality(quality)
 
     @classmethod
     def of_arrays(cls, lengths: NDArray[np.intp], signals: NDArray[np.float32]) -> SignalBatch:
-        """Responses to one question of which there are signals alone, (4, tokens of all)."""
+        """Return responses to one question from signals alone, (4, tokens of all)."""
         arrays = dict(zip(SIGNALS, np.asarray(signals, dtype=np.float64), strict=True))
         sizes = np.array([len(lengths)], dtype=np.intp)
         return cls(lengths, sizes, ("",) * len(lengths), **arrays)
 
     def with_quality(self, quality: Sequence[float]) -> SignalBatch:
-        """The same with how good each response is.
+        """Return the batch with the quality of each response.
 
         Raises:
             ValueError: there is not one finite number, or truth value, per response.
         """
-        known = np.asarray(quality)
-        if known.shape != self.lengths.shape:
-            raise ValueError(f"quality has {known.size} values for {len(self.lengths)} responses")
-        if known.dtype.kind not in "biuf" or not np.isfinite(known).all():
-            raise ValueError(f"quality = {quality!r:.60}: must be finite numbers")
-        return replace(self, quality=np.asarray(known, dtype=np.float64))
+        return replace(self, quality=check_quality(quality, len(self.lengths)))
 
     def mean(self, values: Array) -> Array:
-        """The mean of a per-token array over each response."""
+        """Return the mean of a per-token array over each response."""
         return self.sum(values) / self.lengths
 
     def sum(self, values: Array) -> Array:
-        """The sum of a per-token array over each response."""
+        """Return the sum of a per-token array over each response."""
         starts = ragged_starts(self.lengths, len(values))
         return np.asarray(np.add.reduceat(values, starts))
 
     def questions(self) -> list[slice]:
-        """The responses of each question, as a slice of the batch."""
+        """Return the responses of each question, as a slice of the batch."""
         ends = np.cumsum(self.sizes).tolist()
         return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
@@ -107,12 +102,12 @@ class SignalBatch:
         return filled if self.pruned is None else filled & ~self.pruned
 
     def only_scorable(self) -> SignalBatch:
-        """The same batch with the other responses left out."""
+        """Return the batch without empty and pruned responses."""
         kept = self.scorable
         return self if kept.all() else self.take(kept)
 
     def take(self, kept: NDArray[np.bool_]) -> SignalBatch:
-        """Some of the responses, (R,), as a batch of the same questions."""
+        """Return the responses of a mask (R,), as a batch of the same questions."""
         tokens = np.repeat(kept, self.lengths)
         log_prob, lookback, certainty, entropy = (getattr(self, name)[tokens] for name in SIGNALS)
         return SignalBatch(
@@ -126,3 +121,17 @@ class SignalBatch:
             None if self.quality is None else self.quality[kept],
             None if self.pruned is None else self.pruned[kept],
         )
+
+
+def check_quality(quality: Sequence[float], count: int) -> Array:
+    """Return the quality of `count` responses as an array.
+
+    Raises:
+        ValueError: there is not one finite number, or truth value, per response.
+    """
+    known = np.asarray(quality)
+    if known.shape != (count,):
+        raise ValueError(f"quality has {known.size} values for {count} responses")
+    if known.dtype.kind not in "biuf" or not np.isfinite(known).all():
+        raise ValueError(f"quality = {quality!r:.60}: must be finite numbers")
+    return np.asarray(known, dtype=np.float64)

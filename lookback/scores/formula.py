@@ -23,25 +23,25 @@ LAMBDAS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 2.75, 3.0)
 
 
 def relevance(a: ArrayLike, lam: float) -> Array:
-    """The visual relevance distribution q(t) ∝ A_t^λ (Eq. 7).
+    """Return the visual relevance distribution q(t) ∝ A_t^λ (Eq. 7).
 
     Args:
         a: visual lookback A_t of one response, each in [0, 1].
         lam: λ ≥ 0. 0 gives the uniform distribution, a large value the largest A_t alone.
     """
     log_a = np.log(_lookback(a))
-    weight = np.exp(_coefficient("lam", lam) * (log_a - log_a.max()))
+    weight = np.exp(check_coefficient("lam", lam) * (log_a - log_a.max()))
     return np.asarray(weight / weight.sum())
 
 
 def token_scores(log_prob: ArrayLike, a: ArrayLike, alpha: float) -> Array:
-    """The lookback-calibrated token scores u_t = log p_t + α log A_t (Eq. 4)."""
+    """Return the lookback-calibrated token scores u_t = log p_t + α log A_t (Eq. 4)."""
     log_prob, a = _pair(log_prob, a)
-    return np.asarray(log_prob + _coefficient("alpha", alpha) * np.log(a))
+    return np.asarray(log_prob + check_coefficient("alpha", alpha) * np.log(a))
 
 
 def lookback_score(log_prob: ArrayLike, a: ArrayLike, alpha: float, lam: float) -> float:
-    """The score of one response, S = Σ_t q(t) u_t (Eq. 8). Higher is better.
+    """Return the score of one response, S = Σ_t q(t) u_t (Eq. 8). Higher is better.
 
     Raises:
         ValueError: an empty response, lengths that differ, NaN, log p_t > 0, A_t outside [0, 1].
@@ -52,7 +52,7 @@ def lookback_score(log_prob: ArrayLike, a: ArrayLike, alpha: float, lam: float) 
 def lookback_scores(
     log_prob: ArrayLike, a: ArrayLike, lengths: ArrayLike, alpha: ArrayLike, lam: ArrayLike
 ) -> Array:
-    """Eq. 8 for many ragged responses and many (α, λ) at once.
+    """Return the scores (Eq. 8) of many ragged responses, for many (α, λ) at once.
 
     S is linear in α once the three sums Σ A^λ, Σ A^λ log p and Σ A^λ log A are known, so one pass
     over the tokens for each λ serves every α.
@@ -86,7 +86,11 @@ def lookback_scores(
 
 
 def ragged_starts(lengths: ArrayLike, total: int) -> NDArray[np.intp]:
-    """Where each response begins in the concatenated arrays; errors name an empty response."""
+    """Return where each response begins in the concatenated arrays.
+
+    Raises:
+        ValueError: a response is empty, or the lengths do not add up to `total` tokens.
+    """
     counts = np.asarray(lengths)
     if counts.ndim != 1 or counts.size == 0 or counts.dtype.kind not in "iu":
         raise ValueError(f"lengths must be a non-empty list of whole numbers, got {lengths!r}")
@@ -130,7 +134,8 @@ def _vector(name: str, values: ArrayLike) -> Array:
     return array
 
 
-def _coefficient(name: str, value: ArrayLike) -> float:
+def check_coefficient(name: str, value: ArrayLike) -> float:
+    """Return α or λ as a float; raise ValueError unless it is a finite number of at least 0."""
     number = _coefficients(name, value)
     if number.ndim:
         raise ValueError(f"{name} must be one number, got shape {number.shape}")
@@ -146,7 +151,7 @@ def _coefficients(name: str, values: ArrayLike) -> Array:
 
 
 def _numbers(name: str, values: ArrayLike) -> Array:
-    """Return numbers as float64; texts, truth values and masked numbers are none."""
+    """Return numbers as float64; raise ValueError for texts, booleans and masked values."""
     array = np.asarray(values)
     kind = "" if array.dtype.kind in "iuf" else str(array.dtype)
     if isinstance(values, Sequence) and any(isinstance(value, bool) for value in values):
@@ -160,6 +165,6 @@ def _numbers(name: str, values: ArrayLike) -> Array:
 
 
 def concatenate(arrays: Sequence[ArrayLike]) -> tuple[Array, NDArray[np.intp]]:
-    """Per-response arrays as one ragged batch: the values one after another, and the lengths."""
+    """Return per-response arrays as one ragged batch: concatenated values, and lengths."""
     parts = [np.asarray(x, dtype=np.float64) for x in arrays]
     return np.concatenate(parts), np.array([len(x) for x in parts], dtype=np.intp)

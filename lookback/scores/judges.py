@@ -6,12 +6,14 @@ import re
 import string
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from lookback.errors import check_whole
 from lookback.scores.base import scorer
 from lookback.scores.formula import Array
-from lookback.signals import Candidates
+from lookback.signals import MOST_NEW_TOKENS, Candidates
 
 USC = """Several responses were given to this question about the image: {question}
 
@@ -32,11 +34,11 @@ Which response is more accurate with respect to the image? Answer with a single 
 
 
 class UnreadReplies(UserWarning):
-    """No reply of the model could be read: the scores are not its choice.
+    """No reply of the model could be parsed: the scores are not its choice.
 
     Attributes:
-        scorer: who asked.
-        asked: how many replies there were.
+        scorer: name of the scorer.
+        asked: number of replies.
     """
 
     def __init__(self, scorer: str, asked: int) -> None:
@@ -52,6 +54,17 @@ _NUMBER = re.compile(r"\d+")
 _DIGITS = 1000
 
 
+def _check_usc(m: int, seed: int, max_new_tokens: int, **_: Any) -> None:
+    if m < 1:
+        raise ValueError(f"m = {m}: the number of runs must be at least 1")
+    check_whole("seed", seed, 0)
+    _check_length(max_new_tokens)
+
+
+def _check_length(max_new_tokens: int, **_: Any) -> None:
+    check_whole("max_new_tokens", max_new_tokens, 1, MOST_NEW_TOKENS)
+
+
 @scorer(
     "usc",
     needs="model",
@@ -61,6 +74,7 @@ _DIGITS = 1000
     color="#7c3aed",
     expected="shares",
     paper=3,
+    validate=_check_usc,
 )
 def usc(
     candidates: Candidates, m: int = 3, image: bool = True, seed: int = 0, max_new_tokens: int = 64
@@ -71,8 +85,6 @@ def usc(
     reply that names no response picks the first candidate. With image=False the model judges
     the texts alone.
     """
-    if m < 1:
-        raise ValueError(f"m = {m}: the number of runs must be at least 1")
     asked = candidates.asked
     assert asked is not None
     n, question = len(candidates), asked.conversation.transcript
@@ -88,7 +100,15 @@ def usc(
     return picks / m
 
 
-@scorer("judge", needs="model", uses=("generate",), joint=True, title="Judge", color="#4b5563")
+@scorer(
+    "judge",
+    needs="model",
+    uses=("generate",),
+    joint=True,
+    title="Judge",
+    color="#4b5563",
+    validate=_check_length,
+)
 def judge(candidates: Candidates, image: bool = True, max_new_tokens: int = 16) -> Array:
     """Pairwise judge: N - 1 games, the winner stays.
 
@@ -112,19 +132,19 @@ def judge(candidates: Candidates, image: bool = True, max_new_tokens: int = 16) 
 
 
 def _warn_unread(scorer: str, choices: Sequence[int | None]) -> None:
-    """A word if no reply was a choice; of one candidate nothing is asked."""
+    """Warn if there were replies and none was a choice."""
     if choices and all(choice is None for choice in choices):
         warnings.warn(UnreadReplies(scorer, len(choices)), stacklevel=2)
 
 
 def usc_prompt(question: str, responses: Sequence[str]) -> str:
-    """Universal Self-Consistency: all responses, numbered from 0."""
+    """Return the prompt of Universal Self-Consistency: all responses, numbered from 0."""
     numbered = "\n\n".join(f"Response {i}: {text.strip()}" for i, text in enumerate(responses))
     return USC.format(question=question, responses=numbered)
 
 
 def usc_choice(reply: str, n: int) -> int | None:
-    """The number that the reply chooses: the last `Response <number>` below n, or None.
+    """Return the number that the reply chooses: the last `Response <number>` below n, or None.
 
     A reply of nothing but one number counts too.
     """
@@ -137,12 +157,12 @@ def usc_choice(reply: str, n: int) -> int | None:
 
 
 def judge_prompt(question: str, first: str, second: str) -> str:
-    """Pairwise judge: which of two responses is right about the image."""
+    """Return the prompt of the pairwise judge: which of two responses is right."""
     return JUDGE.format(question=question, first=first.strip(), second=second.strip())
 
 
 def judge_choice(reply: str) -> int | None:
-    """0 for A, 1 for B; None if the reply names neither or both without choosing.
+    """Return 0 for A, 1 for B, None if the reply names neither or both without choosing.
 
     "Response B", "the answer is B" and a first line of "B" choose; the article "a" does not.
     """
@@ -167,7 +187,7 @@ _ALONE = re.compile(r"(?<![A-Za-z])(?<![A-Za-z]')([A-Z])(?![A-Za-z]|'[A-Za-z])")
 
 
 def chosen_letter(reply: str, letters: str = LETTERS) -> str | None:
-    """The letter that a reply chooses; None if it names none, or several without choosing.
+    """Return the letter that a reply chooses, or None if it chooses none or several.
 
     In this order: a letter that is the first line, or stands before punctuation or a closing
     bracket at the beginning; the only one that is called a response, an option, a choice or the
@@ -184,8 +204,8 @@ def chosen_letter(reply: str, letters: str = LETTERS) -> str | None:
     without_article = _ARTICLE.sub("", text)
     called = {*_OPTION.findall(text), *_ANSWER.findall(without_article)}
     alone = set(_ALONE.findall(without_article)) - {"I"}
-    for found in (called, alone):
-        chosen = {letter for letter in found if letter in letters}  # capitals only
+    for named in (called, alone):
+        chosen = {letter for letter in named if letter in letters}  # capitals only
         if chosen:
             return chosen.pop() if len(chosen) == 1 else None
     return None

@@ -7,10 +7,16 @@ import numpy as np
 from lookback.families import GENERIC
 from lookback.scores.base import scorer
 from lookback.scores.batch import SignalBatch
-from lookback.scores.formula import Array, lookback_scores
+from lookback.scores.formula import Array, check_coefficient, lookback_scores
 
 
-@scorer("lookback", title="LookBack", color="#c2410c", paper=6)
+def check_coefficients(alpha: float, lam: float) -> None:
+    """Raise ValueError unless LookBack's alpha and lambda are finite numbers of at least 0."""
+    check_coefficient("alpha", alpha)
+    check_coefficient("lam", lam)
+
+
+@scorer("lookback", title="LookBack", color="#c2410c", paper=6, validate=check_coefficients)
 def lookback(batch: SignalBatch, alpha: float = GENERIC.alpha, lam: float = GENERIC.lam) -> Array:
     """LookBack (Eq. 8): log p and A_t, weighted by A_t."""
     return lookback_scores(batch.log_prob, batch.visual_lookback, batch.lengths, alpha, lam)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -12,10 +12,8 @@ from lookback.scores.base import scorer
 from lookback.scores.formula import Array
 from lookback.signals import Candidates
 
-if TYPE_CHECKING:
-    from lookback.engines import Rows
-
 CLIP_WEIGHT = 2.5
+Rows = Literal["response", "all"]
 
 
 @scorer("clipscore", needs="clip", title="CLIPScore", color="#16a34a", paper=4)
@@ -25,11 +23,8 @@ def clipscore(candidates: Candidates, clip: Any = None, prefix: str | None = Non
     `clip` is a hub id, a folder or a loaded `DualEncoder`; by default the model family's.
     `prefix` stands before each text, by default the published "A photo depicts ".
     """
-    from lookback.engines.dual_encoder import DualEncoder
-
     assert candidates.asked is not None
-    name = candidates.asked.engine.family.clip if clip is None else clip
-    encoder = name if isinstance(name, DualEncoder) else DualEncoder.load(name)
+    encoder = clip if hasattr(clip, "texts") else candidates.asked.engine.dual_encoder(clip)
     picture = encoder.image(candidates.asked.conversation.images)
     texts = encoder.texts([c.text for c in candidates], prefix)
     return np.asarray(CLIP_WEIGHT * np.clip(texts @ picture, 0, None), dtype=np.float64)
@@ -57,8 +52,23 @@ def visual_gain(candidates: Candidates, beta: float = 1.0) -> Array:
 
 
 def gain(seen: Array, unseen: Array, beta: float = 1.0) -> Array:
-    """Mean log p with the image less beta times that without."""
+    """Return mean log p with the image less beta times that without."""
     return np.asarray(seen - beta * unseen)
+
+
+def _check_vauq(k: float | None, layers: Any, rows: str, **_: Any) -> None:
+    if k is not None:
+        check_share("k", k)
+    if layers is not None:
+        try:
+            first, end = layers
+            in_order = 0 <= first < end
+        except (TypeError, ValueError):
+            in_order = False
+        if not in_order:
+            raise ValueError(f"layers = {layers!r:.60}: the first and the end, e.g. [0, 2]")
+    if rows not in get_args(Rows):
+        raise ValueError(f"rows = {rows!r:.60}: hide from 'response' or from 'all' of them")
 
 
 @scorer(
@@ -69,6 +79,7 @@ def gain(seen: Array, unseen: Array, beta: float = 1.0) -> Array:
     color="#db2777",
     paper=5,
     before={"rows": "response"},
+    validate=_check_vauq,
 )
 def vauq(
     candidates: Candidates,
@@ -88,8 +99,6 @@ def vauq(
     """
     asked = candidates.asked
     assert asked is not None
-    if k is not None:
-        check_share("k", k)
     masked = asked.engine.knockout(
         messages=asked.conversation.messages(),
         responses=list(candidates),

@@ -14,7 +14,7 @@ from lookback.benchmarks.metrics import METRICS, MetricError
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
     """What a test registers is gone after it."""
-    monkeypatch.setattr(METRICS, "_entries", dict(METRICS.all()))
+    monkeypatch.setattr(METRICS, "entries", dict(METRICS.all()))
 
 
 def value(name, response, answers, question=""):

@@ -113,13 +113,13 @@ HOSTILE = """
 from lookback.benchmarks import answers, english, metrics
 from lookback.benchmarks.language_model_judge import parse_verdict
 from lookback.scenes import parse
-from lookback.scores import judges, votes
+from lookback.scores import judges, texts
 from lookback import pages
 
 readers = [
     answers.normalise, lambda text: answers.parse(text, "How many?"), answers.yes_or_no,
     english.tokens, parse.parse, parse.origins, parse_verdict, judges.chosen_letter,
-    lambda text: judges.usc_choice(text, 5), votes.normalised, pages.clean, pages._breakable,
+    lambda text: judges.usc_choice(text, 5), texts.normalised, pages.clean, pages._breakable,
     *(lambda text, name=name: metrics.METRICS.get(name)(text, ["B) blue"], "What?")
       for name in ("exact", "contains", "vqa", "token_f1", "choice")),
 ]

@@ -10,7 +10,7 @@ from PIL import Image
 from rich.cells import cell_len
 from rich.console import Console
 
-from lookback.cli.halfblocks import UPPER, can_draw, draw, fit
+from lookback.cli.terminal import UPPER, can_draw, draw, fit
 from lookback.demo.asked import RULE
 from lookback.demo.screen import how_chosen, show
 

@@ -26,7 +26,7 @@ from lookback.engines.vllm.engine import VllmEngine
 def given(monkeypatch):
     """Two engines, one of which takes anything; and what they were given."""
     calls = []
-    monkeypatch.setattr(ENGINES, "_entries", dict(ENGINES._entries))
+    monkeypatch.setattr(ENGINES, "entries", dict(ENGINES.entries))
 
     @engine("strict")
     def strict(model=None, processor=None, *, depth=1):

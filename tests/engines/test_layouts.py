@@ -16,7 +16,7 @@ from lookback.conversations import Conversation
 from lookback.engines.transformers.layouts.grids import NoMapError, patch_tokens
 from lookback.engines.transformers.layouts.videos import view_steps
 from lookback.engines.transformers.layouts.views import read_views, view_tokens
-from lookback.families import LAYOUTS, TESTED, Layout
+from lookback.families import LAYOUTS, Layout
 
 ALL = NAMES + EXTRA_NAMES + MORE_NAMES
 # One of each kind, with its own image processor.
@@ -223,7 +223,3 @@ def test_views_are_cut_to_the_sizes_that_are_said_of_each_and_of_no_others():
     assert [one.shape for one in cut] == [(3, 4, 6), (3, 8, 2)]
     whole = read_views({"pixel_values": pixels, "image_sizes": [[4, 6]]}, config)
     assert [one.shape for one in whole] == [(3, 8, 8)] * 2
-
-
-def test_every_tested_model_type_has_a_layout():
-    assert set(LAYOUTS) == TESTED

@@ -196,7 +196,7 @@ class TestEveryItemFailed:
     @pytest.fixture
     def broken(self, loaded, monkeypatch):
         """A benchmark none of whose images can be read while "broken" is true."""
-        monkeypatch.setattr(BENCHMARKS, "_entries", dict(BENCHMARKS._entries))
+        monkeypatch.setattr(BENCHMARKS, "entries", dict(BENCHMARKS.entries))
         state = {"broken": True}
 
         def load():

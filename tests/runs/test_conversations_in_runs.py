@@ -26,7 +26,7 @@ def messages(number, marked=False):
 @pytest.fixture(autouse=True)
 def chats(monkeypatch):
     """A benchmark of four conversations, and a toy engine to ask."""
-    monkeypatch.setattr(BENCHMARKS, "_entries", dict(BENCHMARKS._entries))
+    monkeypatch.setattr(BENCHMARKS, "entries", dict(BENCHMARKS.entries))
 
     @benchmark("chats", title="Chats")
     class Chats(MeanOfScores):

@@ -86,7 +86,7 @@ def test_the_split_is_the_one_that_is_named(tmp_path):
 
 
 def test_who_judges_is_part_of_what_a_run_is(tmp_path, monkeypatch):
-    monkeypatch.setattr(BENCHMARKS, "_entries", dict(BENCHMARKS._entries))
+    monkeypatch.setattr(BENCHMARKS, "entries", dict(BENCHMARKS.entries))
     judge = ["rules"]
 
     @benchmark("judged", title="Judged")

@@ -94,7 +94,7 @@ def test_quality_is_by_the_metric_that_is_named(command):
 
 
 def test_a_metric_of_a_users_own_comes_with_a_plugin(command, monkeypatch):
-    monkeypatch.setattr(METRICS, "_entries", dict(METRICS.all()))
+    monkeypatch.setattr(METRICS, "entries", dict(METRICS.all()))
     monkeypatch.setenv("LOOKBACK_PLUGINS", "")
     metric = (
         "import lookback\n\n@lookback.metric('{}')\ndef mine(response, answers):\n    return {}\n"

@@ -162,7 +162,7 @@ class TestScorersOfBefore:
     def test_one_with_other_settings_is_refused(self, engine, tmp_path, monkeypatch):
         import lookback
 
-        monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
+        monkeypatch.setattr(SCORERS, "entries", dict(SCORERS.all()))
 
         @lookback.scorer("gaze", needs="model")
         def gaze(candidates, layers=(0, 2)):
@@ -170,7 +170,7 @@ class TestScorersOfBefore:
 
         start(plan(scorers=("gaze",)), tmp_path / "run")
         assert start(plan(scorers=("gaze",)), tmp_path / "run").worked == 0
-        del SCORERS._entries["gaze"]
+        del SCORERS.entries["gaze"]
 
         @lookback.scorer("gaze", needs="model")
         def gaze_again(candidates, layers=(0, 3)):
@@ -221,7 +221,7 @@ class TestManyAtOnce:
     def test_a_whole_run_is_scored_in_one_pass(self, tmp_path, monkeypatch):
         import lookback
 
-        monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
+        monkeypatch.setattr(SCORERS, "entries", dict(SCORERS.all()))
         passes = []
 
         @lookback.scorer("counting")

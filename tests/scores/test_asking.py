@@ -8,6 +8,7 @@ import pytest
 from helpers import make_candidates
 
 from lookback.conversations import Conversation
+from lookback.engines import Engine, Identity
 from lookback.families import GENERIC
 from lookback.scores.judges import judge_choice, judge_prompt, usc_choice, usc_prompt
 from lookback.signals import Asked
@@ -15,7 +16,7 @@ from lookback.signals import Asked
 TEXTS = ["a red cup", "a blue cup", "a green cup", "a cat"]
 
 
-class Replies:
+class Replies(Engine):
     """An engine that answers as a function of the prompt, and remembers what it was asked."""
 
     name = "replies"
@@ -25,6 +26,9 @@ class Replies:
     def __init__(self, reply):
         self.reply = reply
         self.asked = []
+
+    def identity(self):
+        return Identity("replies", "replies", "Replies")
 
     def generate(self, image, prompts, **settings):
         self.asked += [(image, prompt) for prompt in prompts]

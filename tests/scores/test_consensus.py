@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lookback.benchmarks.metrics import METRICS
 from lookback.scores.base import get_scorer
 from lookback.scores.batch import SignalBatch
-from lookback.scores.consensus import mean_agreement, pairwise_f1, rank_shares, word_f1, words_of
+from lookback.scores.texts import mean_agreement, pairwise_f1, rank_shares, word_f1, words_of
 
 TEXTS = st.text(alphabet="ab cat.the ", max_size=12)
 LISTS = st.lists(TEXTS, min_size=1, max_size=7)

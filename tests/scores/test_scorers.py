@@ -1,6 +1,7 @@
 """Every built-in scorer against a literal reading, and the rules that all of them obey."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from lookback.scores.base import (
 )
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import lookback_score
-from lookback.scores.rehearsal import _candidates
+from lookback.signals import MOST_NEW_TOKENS
 
 SLOW = {
     "lookback": lambda s: lookback_score(s.log_prob, s.visual_lookback, 7.0, 1.5),
@@ -121,7 +122,7 @@ def test_a_users_own_scorer():
         with pytest.raises(ValueError, match="already a scorer"):
             scorer("lookback")(shortest)
     finally:
-        del SCORERS._entries["shortest-for-this-test"]
+        del SCORERS.entries["shortest-for-this-test"]
 
 
 def test_needs_are_of_a_known_kind():
@@ -139,7 +140,7 @@ def test_a_scorer_from_a_file_works_by_name(tmp_path, monkeypatch):
         "    return batch.lengths.astype(float)\n"
     )
     monkeypatch.setenv("LOOKBACK_PLUGINS", str(plugin))
-    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS._entries))
+    monkeypatch.setattr(SCORERS, "entries", dict(SCORERS.entries))
     assert make_candidates().best("longest-of-plugin").index == 2
     assert make_candidates().best("longest-of-plugin").index == 2  # loaded once
     monkeypatch.setenv("LOOKBACK_PLUGINS", str(tmp_path / "missing.py"))
@@ -188,7 +189,7 @@ def test_no_candidates_is_an_error():
 @pytest.fixture
 def own(monkeypatch):
     """Registers a function as the scorer `mine`, for one test."""
-    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
+    monkeypatch.setattr(SCORERS, "entries", dict(SCORERS.all()))
 
     def register(function, **settings):
         scorer("mine", **settings)(function)
@@ -283,7 +284,7 @@ def test_titles_and_colours_travel_with_the_entry():
     ],
 )
 def test_a_setting_of_the_wrong_kind_is_named(name, setting, value):
-    cands = _candidates([make_candidates([3, 2])[0]])
+    cands = make_candidates([3])
     with pytest.raises(SettingError) as error:
         cands.rank(name, **{setting: value})
     assert f"scorer {name!r} cannot work with " in str(error.value)
@@ -294,7 +295,7 @@ def test_a_setting_of_the_wrong_kind_is_named(name, setting, value):
 @pytest.mark.parametrize("name", ["lookback", "majority", "consensus", "vauq"])
 def test_a_setting_that_is_not_finite_is_named(name, value):
     with pytest.raises(ValueError, match=f"alpha = {value}:"):
-        _candidates([make_candidates([3, 2])[0]]).rank(name, alpha=value)
+        make_candidates([3]).rank(name, alpha=value)
 
 
 def test_a_truth_is_finite_numbers():
@@ -311,6 +312,48 @@ def test_what_fails_without_a_setting_is_not_blamed_on_one(monkeypatch):
     def fails(batch):
         raise TypeError("a bug")
 
-    monkeypatch.setitem(SCORERS._entries, "entropy", replace(scorer, function=fails))
+    monkeypatch.setitem(SCORERS.entries, "entropy", replace(scorer, function=fails))
     with pytest.raises(TypeError, match=r"^a bug$"):
         make_candidates([3, 2]).rank("entropy")
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [
+        *(("lookback", "alpha", -1), ("majority", "lam", -0.5), ("consensus", "alpha", -1)),
+        *(("consensus", "weights", "votes"), ("random", "seed", -1)),
+        *(("usc", "m", 0), ("usc", "seed", -1), ("usc", "max_new_tokens", 0)),
+        *(("judge", "max_new_tokens", 0), ("judge", "max_new_tokens", MOST_NEW_TOKENS + 1)),
+        *(("vauq", "k", 0), ("vauq", "k", 1.5), ("vauq", "rows", "none")),
+        *(("vauq", "layers", value) for value in ([3, 1], [-1, 2], [1], 5, ["a", "b"])),
+    ],
+)
+def test_a_setting_out_of_range_is_named_before_there_is_a_model(name, setting, value):
+    said = re.escape(f"{setting} = {value!r}:")
+    with pytest.raises(ValueError, match=said):
+        get_scorer(name).check({setting: value})
+    with pytest.raises(ValueError, match=said):
+        make_candidates([3]).rank(name, **{setting: value})
+
+
+def test_a_truth_is_as_long_as_there_are_responses():
+    oracle = get_scorer("oracle")
+    oracle.check({"quality": [1, 0]}, 2)
+    oracle.check({})  # it may come with the responses
+    with pytest.raises(ValueError, match="quality has 2 values for 3"):
+        oracle.check({"quality": [1, 0]}, 3)
+    with pytest.raises(ValueError, match="with 3 numbers"):
+        oracle.check({}, 3)
+
+
+def test_a_users_own_scorer_validates_its_settings(own):
+    def check(power):
+        if power < 0:
+            raise ValueError(f"power = {power}: must be at least 0")
+
+    cands = own(lambda batch, power=1: batch.lengths**power, validate=check)
+    assert cands.scores("mine", power=2).tolist() == [c.signals.token_ids.size**2 for c in cands]
+    with pytest.raises(ValueError, match="power = -1"):
+        cands.scores("mine", power=-1)
+    with pytest.raises(SettingError, match=r"scorer 'mine' cannot work with power = 'x'"):
+        get_scorer("mine").check({"power": "x"})

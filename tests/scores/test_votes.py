@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import make_candidates
 
-from lookback.scores.votes import normalised, same_answers
+from lookback.scores.texts import normalised, same_answers
 
 TEXTS = ["A cat.", "a dog", "Dog!", "the cat", "a bird", "cat"]
 

@@ -9,7 +9,7 @@ from server.exploring import ABOUT, open_page
 
 from lookback.scores.base import best_first
 from lookback.scores.formula import A_FLOOR
-from lookback.scores.votes import normalised
+from lookback.scores.texts import normalised
 from lookback.server.explorer import SCORERS
 from lookback.signals import Candidate, Candidates, Signals
 

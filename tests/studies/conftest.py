@@ -10,14 +10,14 @@ from lookback.studies import STUDIES
 @pytest.fixture
 def own_studies(monkeypatch):
     """What a test registers is gone after it."""
-    monkeypatch.setattr(STUDIES, "_entries", dict(STUDIES.all()))
+    monkeypatch.setattr(STUDIES, "entries", dict(STUDIES.all()))
     return STUDIES
 
 
 @pytest.fixture
 def own_scorers(monkeypatch):
     """Three scorers of a user's own: on signals, with a model, and with the truth."""
-    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
+    monkeypatch.setattr(SCORERS, "entries", dict(SCORERS.all()))
 
     @lookback.scorer("cautious", title="Cautious pick", color="#123456")
     def cautious(batch):

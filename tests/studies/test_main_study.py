@@ -230,7 +230,7 @@ def test_controls_alone_are_refused(tmp_path, runs):
 
 
 def test_a_scorer_of_ones_own_has_its_row(runs, monkeypatch):
-    monkeypatch.setattr(SCORERS, "_entries", dict(SCORERS.all()))
+    monkeypatch.setattr(SCORERS, "entries", dict(SCORERS.all()))
 
     @lookback.scorer("cautious")
     def cautious(batch):

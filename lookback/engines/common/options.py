@@ -11,7 +11,7 @@ import numpy as np
 
 from lookback.errors import check_flag, check_texts, check_whole, is_number
 from lookback.io.json_values import check_text
-from lookback.signals import Candidate
+from lookback.signals import MOST_NEW_TOKENS, Candidate
 
 if TYPE_CHECKING:
     from lookback.engines.common.stream import Listener
@@ -23,7 +23,6 @@ Progress = Callable[[int, int], None]
 
 
 MOST_CANDIDATES = 10_000
-MOST_NEW_TOKENS = 2**17
 MOST_TOKENS = 2**26
 """Of all candidates together: a random number is drawn for each beforehand, half a gigabyte."""
 MOST_TOP = 1000

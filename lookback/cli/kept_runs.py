@@ -17,6 +17,12 @@ from lookback.cli.terminal import (
     show_verification,
 )
 
+BreakLock = Annotated[
+    bool,
+    typer.Option(
+        "--break-lock", help="In an object store: remove the lock that a killed process left."
+    ),
+]
 runs_app = typer.Typer(help="Look after runs that are there.", no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
 
@@ -96,6 +102,7 @@ def merge_runs(
             show_default=False,
         ),
     ] = None,
+    break_lock: BreakLock = False,
     as_json: Json = False,
 ) -> None:
     """One plain run of all jobs, with the bytes that one process would have written.
@@ -108,7 +115,7 @@ def merge_runs(
     folder = to_path(run)
     target = to_path(out) if out else folder.with_name(f"{folder.name}-merged")
     with long_progress(f"merging to {target}", "shards") as bar:
-        made = merge(folder, target, progress=bar, say=say)
+        made = merge(folder, target, break_lock=break_lock, progress=bar, say=say)
     manifest = made.manifest
     counts = {"items": manifest.items, "failed": manifest.failed, "shards": len(manifest.shards)}
     if as_json:

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
-    from lookback.runs.ray_workers import Cluster
+    from lookback.runs.ray_executor import Cluster
 
 RAY = "--ray"
 PANEL = "Several machines"
@@ -80,7 +80,7 @@ def parse_cluster(
         return None
     if dry_run:
         raise typer.BadParameter("it tries items in this process", param_hint="--dry-run")
-    from lookback.runs.ray_workers import Cluster, import_ray
+    from lookback.runs.ray_executor import Cluster, import_ray
 
     import_ray()  # said before a folder is made or data are read
     return Cluster(address, cpus, gpus)

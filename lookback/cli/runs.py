@@ -31,6 +31,7 @@ from lookback.cli.app import (
     parse_device_map,
     settings_of,
 )
+from lookback.cli.kept_runs import BreakLock
 from lookback.cli.ray import InFlight, Ray, RayCommand, RayCpus, RayGpus, parse_cluster
 from lookback.cli.start import FAILED
 from lookback.cli.stdin import refuse_stdin
@@ -144,6 +145,7 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try items again that failed before.")
     ] = False,
+    break_lock: BreakLock = False,
     as_json: Json = False,
 ) -> None:
     """Candidates for every item of a benchmark, with their signals, kept in a folder.
@@ -211,6 +213,7 @@ def run(
             cluster=cluster,
             retry_failed=retry_failed,
             job=job,
+            break_lock=break_lock,
             progress=bar,
             say=say,
         )

@@ -18,12 +18,12 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import time
 import uuid
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -83,14 +83,14 @@ LOOKS = pa.schema(
         ("error", pa.string()),
     ]
 )
-FORMAT_1 = {"visual_lookback": "lookback"}
-"""What columns were called in runs of format 1, which have neither `messages` nor `source`."""
 TOKEN_COLUMNS = ("token_ids", "tokens", *SIGNALS)
 HEAD_COLUMNS = tuple(name for name in CANDIDATES.names if name not in TOKEN_COLUMNS)
 OURS = ".lookback-"
 """How the names of files begin that a run needs only while it is written."""
 TEMPORARY = f"{OURS}tmp-"
 LOCK = f"{OURS}lock"
+ABANDONED = 24 * 3600
+"""Seconds after which an unfinished file belongs to no process that is still writing it."""
 REMAKE = "the same `lookback run` as before makes it again"
 """What to do about a shard that is lost or damaged."""
 SHARD = 10
@@ -162,9 +162,9 @@ def empty_table(table: str, columns: Iterable[str] | None = None) -> pa.Table:
 
 
 def remove_leftovers(folder: AnyPath) -> None:
-    """Remove the halves of files that a killed process left.
+    """Remove the unfinished files that a killed process left in a run whose lock is held.
 
-    Of an object store, on this machine: there files lie before they are sent.
+    Those of an object store are on this machine: files are written there before they are sent.
     """
     if isinstance(folder, RemotePath):
         remove_abandoned(Path(tempfile.gettempdir()))
@@ -175,22 +175,11 @@ def remove_leftovers(folder: AnyPath) -> None:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove the halves of files whose process is gone from a folder that several may write to."""
-    from lookback.runs.lease import is_alive
-
+    """Remove unfinished files of the days before from a folder that several processes write to."""
     for left in folder.glob(f"{TEMPORARY}*"):
-        process, machine, *_ = [*left.name.rpartition(".")[2].split("-"), ""]
-        if machine == _machine() and process.isdecimal() and not is_alive(int(process)):
-            with suppress(OSError):  # another user's, or gone already
+        with suppress(OSError):  # another user's, or gone already
+            if left.is_file() and time.time() - left.stat().st_mtime > ABANDONED:
                 left.unlink()
-
-
-@cache
-def _machine() -> str:
-    """A word for where numbers of processes mean the same."""
-    from lookback.runs.lease import machine
-
-    return hashlib.sha256(machine().encode()).hexdigest()[:8]
 
 
 def _schema(table: str) -> pa.Schema:
@@ -199,14 +188,10 @@ def _schema(table: str) -> pa.Schema:
 
 def _read(path: AnyPath, columns: list[str]) -> pa.Table:
     with pq.ParquetFile(readable(path)) as file:  # half the time of pq.read_table on small files
-        there = set(file.schema_arrow.names)
-        if there.issuperset(columns):
-            return file.read(columns=columns)
-        # Format 1: other names, and nothing of what it did not keep.
-        stored = {name: name if name in there else FORMAT_1.get(name) for name in columns}
-        table = file.read(columns=[name for name in stored.values() if name])
-    empty = pa.nulls(len(table), pa.string())
-    return pa.table({name: table[old] if old else empty for name, old in stored.items()})
+        missing = sorted({*columns} - {*file.schema_arrow.names})
+        if missing:
+            raise pa.ArrowInvalid(f"it has no column {missing[0]!r}")
+        return file.read(columns=columns)
 
 
 class replacing:
@@ -217,10 +202,10 @@ class replacing:
 
     def __init__(self, path: AnyPath) -> None:
         self.path = path
-        folder, own = path.parent, f"{os.getpid()}-{_machine()}"
-        if isinstance(folder, RemotePath):  # of threads each may send a file of that name
-            folder, own = Path(tempfile.gettempdir()), f"{own}-{uuid.uuid4().hex}"
-        self.temporary = folder / f"{TEMPORARY}{path.name}.{own}"
+        folder = path.parent
+        if isinstance(folder, RemotePath):
+            folder = Path(tempfile.gettempdir())
+        self.temporary = folder / f"{TEMPORARY}{path.name}.{uuid.uuid4().hex}"
 
     def __enter__(self) -> Path:
         return self.temporary
@@ -252,54 +237,6 @@ def write_whole(path: AnyPath, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_bytes(data)
-
-
-class Lock(Protocol):
-    """The right to write to a run."""
-
-    def check(self) -> None:
-        """Refuse to go on if it was lost."""
-
-    def release(self) -> None:
-        """Give it back."""
-
-
-class FolderLock:
-    """The system's lock on a file: it ends with the process, even by a kill."""
-
-    def __init__(self, folder: Path) -> None:
-        from filelock import FileLock
-
-        self._lock = FileLock(folder / LOCK, timeout=0)
-        self._lock.acquire()
-
-    def check(self) -> None:
-        """It cannot be lost."""
-
-    def release(self) -> None:
-        """Give it back."""
-        self._lock.release()
-
-
-def lock(folder: AnyPath) -> Lock:
-    """The right to write to a run, held until released or until the process ends, even by a kill.
-
-    Raises:
-        RunError: another process has it.
-    """
-    if isinstance(folder, RemotePath):
-        from lookback.runs.lease import Lease
-
-        return Lease(folder / LOCK).acquire()
-    from filelock import Timeout
-
-    try:
-        return FolderLock(folder)
-    except Timeout:
-        raise RunError(
-            f"another process is writing to {str(folder)!r}: wait for it or stop it, then run the "
-            "same command again"
-        ) from None
 
 
 def _leaves(schema: pa.Schema, floats: bool) -> list[str]:

@@ -21,7 +21,6 @@ from lookback.runs.layout import RunError, replacing
 
 MANIFEST = "manifest.json"
 FORMAT = 3
-READABLE = (1, 2, FORMAT)
 PACKAGES = ("lookback-vlm", "numpy", "pyarrow", "pillow")
 STATUS = ("running", "finished", "failed")
 
@@ -39,8 +38,7 @@ class Manifest:
         left_out: how many more the data have that cannot be read.
         status: "running"; once every item was tried "finished", or "failed" if all of them failed.
         shards: the numbers of its shards, those that are still to be made too.
-        scorers: those that need a model and are recorded, each with its settings; None for
-            settings that nobody wrote down (format 1).
+        scorers: those that need a model and are recorded, each with its settings.
         looks: of how many items, the first ones, it has where their picks looked.
         job: which part of a run it is, if several jobs make that; items and shards are its own.
         candidates: where candidates that were not drawn came from.
@@ -61,7 +59,7 @@ class Manifest:
     left_out: int = 0
     status: str = "running"
     shards: Sequence[int] = ()
-    scorers: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    scorers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     looks: int = 0
     job: Job | None = None
     candidates: str | None = None
@@ -74,8 +72,6 @@ class Manifest:
     id: str = ""
 
     def __post_init__(self) -> None:
-        if self.format not in READABLE:
-            raise RunError(f"it has format {self.format!r}, this version reads {READABLE}")
         if isinstance(self.job, Mapping):  # as it is read
             object.__setattr__(self, "job", Job(**self.job))
         for name, kind in _KINDS.items():
@@ -98,11 +94,6 @@ class Manifest:
         object.__setattr__(self, "id", self.id or identity(self.settings))
         if self.id != identity(self.settings):
             raise RunError(f"its id {self.id!r} is not that of its settings: was it edited?")
-
-    @property
-    def recorded(self) -> bool:
-        """Whether its shards have records, by which they can be verified: from format 3 on."""
-        return self.format >= 3
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -134,10 +125,10 @@ class Manifest:
             raise RunError(f"{str(path)!r} is no manifest: it is {data!r:.60}")
         written = data.pop("checksum", None)
         try:
-            found = cls(**_known(_upgraded(data)))
+            found = cls(**_known(data))
         except (RunError, TypeError) as error:
             raise RunError(f"{str(path)!r} is no manifest of ours: {error}") from None
-        if found.recorded and written != checksum(data):
+        if written != checksum(data):
             raise RunError(
                 f"{str(path)!r} is not as it was written (its checksum differs): put the file back "
                 "as it was, or make the run again in another folder"
@@ -158,18 +149,6 @@ class Manifest:
         whole = data | {"checksum": checksum(data)}
         return json.dumps(whole, indent=1, allow_nan=False) + "\n"
 
-    def check_format(self, folder: AnyPath) -> None:
-        """Refuse to go on with a run of an older format.
-
-        Raises:
-            RunError: it has one.
-        """
-        if self.format != FORMAT:
-            raise RunError(
-                f"{str(folder)!r} has format {self.format}: it can be read, but not gone on with; "
-                "use another --out"
-            )
-
     def check_same(self, folder: AnyPath, now: Manifest) -> None:
         """Refuse to go on with a run of other settings; name the first that differs.
 
@@ -189,7 +168,7 @@ class Manifest:
                 f"are {now.items} in {len(now.shards)}: were its data changed? use another --out"
             )
 
-    def with_scorers(self, more: Mapping[str, Mapping[str, Any] | None]) -> Manifest:
+    def with_scorers(self, more: Mapping[str, Mapping[str, Any]]) -> Manifest:
         """The same run, to record more scorers.
 
         Raises:
@@ -240,18 +219,12 @@ _KINDS: dict[str, Any] = {
 }
 
 
-def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
-    """Format 1 had other names."""
-    if data.get("format") != 1:
-        return data
-    data = dict(data)
-    data["settings"] = data.pop("what", None)
-    data["candidates"] = data.pop("source", None)
-    data["scorers"] = dict.fromkeys(data.get("scorers") or [])
-    return data
-
-
 def _known(data: dict[str, Any]) -> dict[str, Any]:
+    if data.get("format") != FORMAT:  # of another one nothing else is known
+        raise RunError(
+            f"it has format {data.get('format')!r}, this version reads {FORMAT} alone: make the "
+            "run again in another folder"
+        )
     unknown = sorted(data.keys() - {one.name for one in fields(Manifest)})
     if unknown:
         raise RunError(f"it has an unknown {unknown[0]!r}")

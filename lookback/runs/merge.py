@@ -13,7 +13,8 @@ from lookback.engines.common.options import Progress
 from lookback.io.files import read_bytes
 from lookback.io.storage import AnyPath, names_in
 from lookback.runs.jobs import Folders, read_folders
-from lookback.runs.layout import RunError, lock, remove_leftovers, shard_path, write_whole
+from lookback.runs.layout import RunError, remove_leftovers, shard_path, write_whole
+from lookback.runs.locks import lock
 from lookback.runs.manifest import MANIFEST, Manifest
 from lookback.runs.records import (
     RECORDS,
@@ -34,6 +35,7 @@ def merge(
     folder: AnyPath,
     out: AnyPath,
     *,
+    break_lock: bool = False,
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Run:
@@ -42,6 +44,7 @@ def merge(
     Args:
         folder: of the jobs.
         out: where the run is to be: a new folder, or that of a merge that was stopped.
+        break_lock: in an object store, remove the lock that a killed process left.
         progress: called with (shards done, of so many).
         say: told in a line what a user should know.
 
@@ -52,7 +55,7 @@ def merge(
     folders = _complete(folder)
     check_ours(out)
     out.mkdir(parents=True, exist_ok=True)
-    held = lock(out)
+    held = lock(out, break_lock=break_lock)
     try:
         _begin(folders, out)
         _tell_versions(folders, say)

@@ -14,7 +14,7 @@ from lookback.signals import BY_LAYER
 if TYPE_CHECKING:
     from lookback.benchmarks.base import Benchmark, Item
     from lookback.engines import Engine
-    from lookback.runs.crew import Account
+    from lookback.runs.executors import EngineInfo
     from lookback.runs.run import Run
     from lookback.steering.pruning import Pruning
 
@@ -150,12 +150,12 @@ class Plan:
         return list(benchmark.items(self.split or benchmark.default_split, self.limit))
 
     def settings(
-        self, account: Account, benchmark: Benchmark, candidates: dict[str, Any] | None
+        self, engine: EngineInfo, benchmark: Benchmark, candidates: dict[str, Any] | None
     ) -> dict[str, Any]:
         """All that decides the results, for the manifest."""
         from lookback.benchmarks.base import Fingerprinted, Judged
 
-        model = asdict(account.identity)
+        model = asdict(engine.identity)
         del model["versions"]
         drawn: dict[str, Any] = {
             "n": self.n,
@@ -166,7 +166,7 @@ class Plan:
         }
         # Named only where they are on: runs without them are what they were before there were any.
         if self.prune is not None:
-            drawn["prune"] = self.prune.of(self.n, account.defaults).to_json()
+            drawn["prune"] = self.prune.of(self.n, engine.defaults).to_json()
         layers = {BY_LAYER: True} if self.by_layer else {}
         return model | {
             "benchmark": benchmark.name,

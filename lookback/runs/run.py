@@ -35,7 +35,6 @@ from lookback.runs.verify import (
     find_problems,
     read_records,
     refuse,
-    unrecorded_shards,
 )
 from lookback.scores.base import get_scorer
 from lookback.scores.batch import SignalBatch
@@ -375,12 +374,11 @@ class Run:
 
     def recorded_settings(self, name: str) -> dict[str, Any]:
         """What the scores of a name in `recorded` were made with."""
-        return get_scorer(name.partition("@")[0]).made_with(self.manifest.scorers.get(name))
+        return dict(self.manifest.scorers[name])
 
     def changed_settings(self, name: str) -> dict[str, Any]:
         """Of these, those that are no longer the scorer's own."""
-        made = self.manifest.scorers.get(name)
-        return get_scorer(name.partition("@")[0]).changed_since(made)
+        return get_scorer(name.partition("@")[0]).changed_since(self.manifest.scorers[name])
 
     def _check_recorded(self, name: str, params: Mapping[str, Any]) -> None:
         """Refuse settings that recorded scores were not made with."""
@@ -449,8 +447,6 @@ def _read_shards(
     Raises:
         RunError: something is damaged.
     """
-    if not manifest.recorded:
-        return {}, unrecorded_shards(folder, manifest)
     records, problems = read_records(folder, manifest)
     refuse(folder, problems + find_problems(folder, manifest, records))
     return records, {

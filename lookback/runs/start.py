@@ -12,19 +12,26 @@ from lookback.embedded import PHOTOGRAPH, shows_photograph
 from lookback.engines.common.options import Progress
 from lookback.io.json_values import check_text
 from lookback.io.storage import AnyPath, RemotePath, each, to_path
-from lookback.runs.crew import Account, Alone, Crew, Portion, plan_portions
+from lookback.runs.executors import (
+    EngineInfo,
+    Executor,
+    ProcessWorker,
+    SerialExecutor,
+    ShardBatch,
+    WorkerPool,
+    plan_batches,
+)
 from lookback.runs.job import Job
 from lookback.runs.jobs import check_begin, check_siblings
 from lookback.runs.layout import (
     OURS,
     SHARD,
-    Lock,
     RunError,
-    lock,
     read_table,
     remove_leftovers,
     shard_path,
 )
+from lookback.runs.locks import lock
 from lookback.runs.manifest import MANIFEST, Manifest, versions
 from lookback.runs.plan import Plan
 from lookback.runs.records import Problem, forget, forget_timings, read_record
@@ -35,7 +42,7 @@ from lookback.runs.work import Worker
 from lookback.scores.base import get_scorer
 
 if TYPE_CHECKING:
-    from lookback.runs.ray_workers import Cluster
+    from lookback.runs.ray_executor import Cluster
 
 SAID = 5
 """Lines left out that are told one by one."""
@@ -70,6 +77,7 @@ def start(
     cluster: Cluster | None = None,
     retry_failed: bool = False,
     job: Job | None = None,
+    break_lock: bool = False,
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Summary:
@@ -83,6 +91,7 @@ def start(
         cluster: the Ray cluster whose actors they are; by default they are of this machine.
         retry_failed: try items again that failed before.
         job: make this part of the run alone, in a folder of its own in `out`.
+        break_lock: in an object store, remove the lock that a killed process left.
         progress: called with (pieces of work done, of so many).
         say: told in a line what a user should know.
 
@@ -97,18 +106,18 @@ def start(
     folder = whole if job is None else job.folder(whole)
     check_ours(folder)
     worker = Worker(plan, folder)
-    _tell(worker, say)
+    _say_notes(worker, say)
     # A second writer is refused before it loads a model; a new folder is made after that, when
     # nothing can be wrong with the settings any more.
-    crew = _hire(worker, workers, cluster, say)
-    held = lock(folder) if folder.exists() else None
+    executor = _make_executor(worker, workers, cluster, say)
+    held = lock(folder, break_lock=break_lock) if folder.exists() else None
     try:
-        account = crew.load()
+        engine = executor.load()
         if held is None:
             folder.mkdir(parents=True, exist_ok=True)
-            held = lock(folder)
-        _tell_photographs(worker, account, say)
-        manifest = _begin(plan, worker, account, job, say)
+            held = lock(folder, break_lock=break_lock)
+        _say_photographs(worker, engine, say)
+        manifest = _begin(plan, worker, engine, job, say)
         damage = _find_damage(folder, manifest)
         remove_leftovers(folder)
         manifest.write(folder)
@@ -119,12 +128,12 @@ def start(
         wanted = replace(plan, scorers=tuple(manifest.scorers), look=manifest.looks)
         if retry_failed:
             _forget_failures(folder)
-        todo = Todo(manifest, worker)
-        portions = plan_portions(wanted, todo.shards, account.in_flight)
-        todo.do(crew, portions, _watching(held, progress))
-        return _finish(folder, todo.worked)
+        work = PendingWork(manifest, worker)
+        work.run(executor, plan_batches(wanted, work.shards, engine.in_flight), progress)
+        remove_leftovers(folder)  # of workers that died
+        return _finish(folder, work.worked)
     finally:
-        crew.close()
+        executor.close()
         if held is not None:
             held.release()
 
@@ -145,17 +154,6 @@ def _check_shared(folder: AnyPath, workers: int) -> None:
         raise RunError(f"{str(folder)!r} is in the memory of one process: use --workers 1")
 
 
-def _watching(held: Lock, progress: Progress | None) -> Progress:
-    """Progress that is told as long as this process has the right to write."""
-
-    def tell(done: int, total: int) -> None:
-        held.check()
-        if progress:
-            progress(done, total)
-
-    return tell
-
-
 def check_ours(folder: AnyPath) -> None:
     """Refuse a folder that is no run of ours, before anything in it is touched."""
     if not folder.exists():
@@ -163,28 +161,26 @@ def check_ours(folder: AnyPath) -> None:
     if not folder.is_dir():
         raise RunError(f"{str(folder)!r} is no folder: name another with --out")
     if (folder / MANIFEST).exists():
-        Manifest.read(folder).check_format(folder)
+        Manifest.read(folder)  # raises if this version cannot read it
     elif any(not path.name.startswith(OURS) for path in folder.iterdir()):
         raise RunError(f"{str(folder)!r} holds other files: name a new folder with --out")
 
 
-def _hire(
+def _make_executor(
     worker: Worker, workers: int, cluster: Cluster | None, say: Callable[[str], None]
-) -> Crew:
-    """Whoever does the work."""
+) -> Executor:
+    plan, folder = worker.plan, worker.folder
     if cluster is not None:
-        from lookback.runs.ray_workers import Actors
+        from lookback.runs.ray_executor import RayExecutor
 
-        return Actors(worker.plan, worker.folder, workers, cluster, say)
+        return RayExecutor(plan, folder, workers, cluster, say)
     if workers > 1:
-        from lookback.runs.workers import Processes
-
-        return Processes(worker.plan, worker.folder, workers, say)
-    return Alone(worker)
+        return WorkerPool(lambda: ProcessWorker(plan, folder, workers), workers, say)
+    return SerialExecutor(worker)
 
 
 def _begin(
-    plan: Plan, worker: Worker, account: Account, job: Job | None, say: Callable[[str], None]
+    plan: Plan, worker: Worker, engine: EngineInfo, job: Job | None, say: Callable[[str], None]
 ) -> Manifest:
     """The manifest of a run that begins, or of the one that is there if it is the same.
 
@@ -194,8 +190,8 @@ def _begin(
     every = worker.shards
     shards = every if job is None else job.share(every)
     manifest = Manifest.begin(
-        settings=plan.settings(account, benchmark, worker.source.identity),
-        defaults=account.defaults,
+        settings=plan.settings(engine, benchmark, worker.source.identity),
+        defaults=engine.defaults,
         items=len(worker.places_in(shards)),
         shards=shards,
         job=job and replace(job, items=len(worker.places), shards=len(every)),
@@ -206,7 +202,7 @@ def _begin(
         # Absolute, so that studies find the images from another folder.
         data=plan.data and str(to_path(plan.data).expanduser().absolute()),
         title=benchmark.title,
-        versions=versions(account.identity.versions),
+        versions=versions(engine.identity.versions),
     )
     if job is not None:
         check_siblings(folder.parent, job, manifest)
@@ -256,8 +252,7 @@ def _left_out(worker: Worker) -> list[str]:
     return benchmark.left_out() if isinstance(benchmark, LeavingOut) else []
 
 
-def _tell(worker: Worker, say: Callable[[str], None]) -> None:
-    """What a user should know about the items."""
+def _say_notes(worker: Worker, say: Callable[[str], None]) -> None:
     left_out = _left_out(worker)
     for line in left_out[:SAID]:
         say(f"left out: {line}")
@@ -267,10 +262,10 @@ def _tell(worker: Worker, say: Callable[[str], None]) -> None:
         say(note)
 
 
-def _tell_photographs(worker: Worker, account: Account, say: Callable[[str], None]) -> None:
+def _say_photographs(worker: Worker, engine: EngineInfo, say: Callable[[str], None]) -> None:
     """Say, once, that the embedded model does not know what it is to be shown."""
     known = worker.plan.benchmark in GENERATED or worker.plan.image == "none"
-    if account.identity.model != "embedded" or known:
+    if engine.identity.model != "embedded" or known:
         return
     for place in worker.places[:SEEN]:
         try:
@@ -282,14 +277,14 @@ def _tell_photographs(worker: Worker, account: Account, say: Callable[[str], Non
             return
 
 
-class Todo:
+class PendingWork:
     """What a run lacks.
 
     Attributes:
         shards: those that lack a table.
         total: how many pieces of work a whole run is.
-        done: how many of them are there.
-        worked: how many of these were made by `do`.
+        done: how many of them are done.
+        worked: how many of these were done by `run`.
     """
 
     def __init__(self, manifest: Manifest, worker: Worker) -> None:
@@ -308,9 +303,7 @@ class Todo:
         self.done = self.total - missing
         self.worked = 0
 
-    def do(self, crew: Crew, portions: list[Portion], progress: Progress | None) -> None:
-        """Have it made."""
-
+    def run(self, executor: Executor, batches: list[ShardBatch], progress: Progress | None) -> None:
         def report(count: int) -> None:
             self.done += count
             self.worked += count
@@ -318,7 +311,7 @@ class Todo:
                 progress(self.done, self.total)
 
         report(0)
-        crew.work(portions, report)
+        executor.run(batches, report)
 
 
 def _finish(folder: AnyPath, worked: int) -> Summary:

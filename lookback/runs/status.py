@@ -11,7 +11,7 @@ from lookback.runs.jobs import read_folders
 from lookback.runs.layout import read_table
 from lookback.runs.manifest import Manifest
 from lookback.runs.records import SAMPLED, Record
-from lookback.runs.verify import find_problems, read_records, refuse, unrecorded_shards
+from lookback.runs.verify import find_problems, read_records, refuse
 
 MISSING = "missing"
 """The status of a job that has not begun."""
@@ -112,10 +112,6 @@ def read_status(folder: AnyPath) -> Status:
 
 def _tally(folder: AnyPath, manifest: Manifest, whole: Manifest) -> Tally:
     """How far what is in one folder is, with the tables that the whole run is to have."""
-    if not manifest.recorded:
-        shards = unrecorded_shards(folder, manifest)["items"]
-        done, failed = _tried(folder, shards)
-        return Tally(manifest.status, manifest.items, done, failed, {})
     records, problems = read_records(folder, manifest)
     refuse(folder, problems + find_problems(folder, manifest, records))
     unscored = _lacking(records, [t for t in whole.tables if t not in SAMPLED])

@@ -80,8 +80,6 @@ def read_timings(folder: AnyPath, manifest: Manifest, records: Mapping[int, Reco
         records: of the shards that are there; a stage counts once its table is in them.
     """
     names = [name for name in names_in(folder / TIMINGS) if _is_shown(name)]
-    if not manifest.recorded:
-        return _read_unrecorded(folder, names)
     expected = {
         timing_path(folder, stage, shard).name
         for shard in manifest.shards
@@ -139,7 +137,7 @@ def _read_shard(folder: AnyPath, run: str, shard: int, stages: list[str]) -> Tim
 
 
 def _read_file(
-    path: AnyPath, stage: str | None, shard: int | None, known: TableRecord | None
+    path: AnyPath, stage: str, shard: int, known: TableRecord | None
 ) -> list[dict[str, Any]]:
     """The rows of a file.
 
@@ -156,11 +154,7 @@ def _read_file(
     if known and checksum_of(data) != known.sha256:
         raise ValueError("is damaged (its sha256 is not that of what was written)")
     try:
-        # Format 1 called the stage "what".
-        rows = [
-            {"stage": row.pop("what")} | row if "what" in row else row
-            for row in map(dict, json.loads(data.decode("utf-8")))
-        ]
+        rows = list(map(dict, json.loads(data.decode("utf-8"))))
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"is damaged ({one_line(error, 100)})") from None
     for row in rows:
@@ -170,24 +164,13 @@ def _read_file(
     return rows
 
 
-def _find_wrong(row: Mapping[str, Any], stage: str | None, shard: int | None) -> str | None:
+def _find_wrong(row: Mapping[str, Any], stage: str, shard: int) -> str | None:
     """The first entry of a row that no run writes; None if there is none."""
     ms, item, responses = (row.get(name) for name in ("ms", "item", "responses"))
     sound = {
-        "stage": isinstance(row.get("stage"), str) and stage in (None, row["stage"]),
-        "item": type(item) is int and item >= 0 and shard in (None, item // SHARD),
+        "stage": row.get("stage") == stage,
+        "item": type(item) is int and item >= 0 and item // SHARD == shard,
         "responses": type(responses) is int and responses >= 0,
         "ms": isinstance(ms, (int, float)) and type(ms) is not bool and 0 <= ms <= LONGEST,
     }
     return next((name for name, right in sound.items() if not right), None)
-
-
-def _read_unrecorded(folder: AnyPath, names: list[str]) -> Timings:
-    """Those of a run of format 1 or 2, which has no records."""
-    found = Timings(unrecorded=len(names), of=len(names))
-    for name in names:
-        try:
-            found.files[name] = _read_file(folder / TIMINGS / name, None, None, None)
-        except (ValueError, OSError) as error:
-            found.problems.append(Problem(f"{TIMINGS}/{name}", one_line(error), MOVE))
-    return found

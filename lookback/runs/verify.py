@@ -6,7 +6,6 @@ all of them by `lookback runs verify`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -84,10 +83,6 @@ def verify(folder: AnyPath) -> Verification:
     if folders.jobs:
         return _verify_jobs(folders)
     manifest = folders.manifest
-    if not manifest.recorded:
-        what = f"has format {manifest.format}, which has no checksums"
-        problem = Problem(MANIFEST, what, "the run can be read, but not verified")
-        return Verification(manifest, 0, len(manifest.shards), 0, 0, [problem])
     records, problems = read_records(folder, manifest)
     problems += find_problems(folder, manifest, records, every_byte=True)
     timings = read_timings(folder, manifest, records)
@@ -231,32 +226,6 @@ def find_changes(folder: AnyPath, records: Mapping[int, Record], table: str) -> 
     files = [(s, table, one.tables[table]) for s, one in records.items() if table in one.tables]
     there = {table: sizes_in(folder / table)}
     return _problems_of(folder, there, files, every_byte=True)
-
-
-def unrecorded_shards(folder: AnyPath, manifest: Manifest) -> dict[str, list[int]]:
-    """The complete shards of each table of a run without records (formats 1 and 2).
-
-    There, items were written last, so that a shard is complete if they are there.
-
-    Raises:
-        RunError: a finished run lacks a table of a shard.
-    """
-    found = {table: _numbers(folder / table) for table in manifest.tables}
-    for table in SAMPLED:
-        lost = sorted(set().union(*found.values()) - set(found[table]))
-        if lost and manifest.status != "running":
-            file = f"{table}/{shard_path(folder, table, lost[0]).name}"
-            raise RunError(
-                f"{str(folder)!r} is damaged: {file} is missing; a run of format "
-                f"{manifest.format} cannot be gone on with: make it again in another folder"
-            )
-    complete = set(found["items"]) & set(found["candidates"])
-    return {table: sorted(complete & set(shards)) for table, shards in found.items()}
-
-
-def _numbers(folder: AnyPath) -> list[int]:
-    names = filter(None, (re.fullmatch(r"(\d{5,})\.parquet", name) for name in names_in(folder)))
-    return sorted(int(name[1]) for name in names)
 
 
 def refuse(folder: AnyPath, problems: list[Problem]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lookback.engines import optional_settings, require
 from lookback.errors import error_line
 from lookback.io.storage import AnyPath
-from lookback.runs.crew import Account
+from lookback.runs.executors import EngineInfo
 from lookback.runs.layout import (
     SHARD,
     TOKEN_COLUMNS,
@@ -67,7 +67,7 @@ class Worker:
         self.columns = (*TOKEN_COLUMNS, BY_LAYER) if plan.by_layer else TOKEN_COLUMNS
         self.engine: Engine
 
-    def load(self) -> Account:
+    def load(self) -> EngineInfo:
         """Load the model; what else can be wrong was said before, at once."""
         self.engine = self.plan.load_engine()
         require(self.engine, [self.source.uses], "this run")
@@ -76,7 +76,7 @@ class Worker:
         for name in self.plan.scorers:
             base = name.partition("@")[0]
             require(self.engine, get_scorer(base).uses, f"scorer {base!r}")
-        return Account.of(self.engine, self.in_flight)
+        return EngineInfo.of(self.engine, self.in_flight)
 
     @property
     def shards(self) -> list[int]:
@@ -218,8 +218,8 @@ class Worker:
         manifest = Manifest.read(self.folder)
         items = read_table(self.folder, "items", shard, ("item", "error")).to_pylist()
         failed = {row["item"] for row in items if row["error"] is not None}
-        # A run that was begun by an older version goes on as it began.
-        settings = get_scorer(name.partition("@")[0]).changed_since(manifest.scorers.get(name))
+        # A run continues with the settings it was started with, whatever the defaults are now.
+        settings = get_scorer(name.partition("@")[0]).changed_since(manifest.scorers[name])
         rows, timings = [], []
         for place in places:
             if place in failed:

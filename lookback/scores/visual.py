@@ -68,7 +68,6 @@ def gain(seen: Array, unseen: Array, beta: float = 1.0) -> Array:
     title="VAUQ",
     color="#db2777",
     paper=5,
-    before={"rows": "response"},
 )
 def vauq(
     candidates: Candidates,

@@ -16,7 +16,7 @@ from test_producing import results
 from timeouts import HANG_SECONDS
 
 from lookback.runs import Run
-from lookback.runs.layout import lock
+from lookback.runs.locks import lock
 from lookback.runs.plan import Plan
 from lookback.runs.start import start
 from lookback.runs.verify import verify
@@ -66,23 +66,55 @@ def test_killed_at_random_moments(tmp_path):
     assert results(folder) == results(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("kill", ["3 before parent", "4 after parent", "5 after worker"])
-def test_workers_killed_or_orphaned(tmp_path, kill):
-    """One of two workers dies, or kills the process that started it: the next ends the work."""
+@pytest.mark.parametrize("kill", ["3 before parent", "4 after parent"])
+def test_orphaned_workers(tmp_path, kill):
+    """One of two workers kills the process that started it: the next ends the work."""
     folder = tmp_path / "run"
-    status, said = end(begin(folder, *TOY, "--workers", "2", kill=kill))
-    if kill.endswith("worker"):
-        assert status == 1
-        assert "a worker died (exit status -9; is the memory full?)" in said
-    else:
-        assert status == -signal.SIGKILL
+    status, _ = end(begin(folder, *TOY, "--workers", "2", kill=kill))
+    assert status == -signal.SIGKILL
     assert not Run(folder).finished
+    assert_resumed(folder, tmp_path / "whole")
+
+
+def assert_resumed(folder, whole):
+    """The same command as before ends the work, with the bytes of one process."""
     status, said = end(begin(folder, *TOY, "--workers", "2"))
     assert status == 0, said
-    assert end(begin(tmp_path / "whole", *TOY))[0] == 0
+    assert_whole(folder, whole)
+
+
+def assert_whole(folder, whole):
+    assert end(begin(whole, *TOY))[0] == 0
     assert len(results(folder)) == 4 * 5
-    assert results(folder) == results(tmp_path / "whole")
+    assert results(folder) == results(whole)
     assert verify(folder).problems == []
+    assert list(folder.rglob(".lookback-tmp-*")) == []
+
+
+@pytest.mark.parametrize("write", [2, 5])
+def test_a_killed_worker_loses_nothing(tmp_path, monkeypatch, write):
+    """The first three workers of two die at a write of theirs, with half a shard written."""
+    folder, dead = tmp_path / "run", tmp_path / "dead"
+    dead.mkdir()
+    monkeypatch.setenv("LOOKBACK_TEST_MORTAL", f"worker {dead} {write} 3")
+    mortal = ("--plugin", str(TESTS / "runs" / "mortal.py"))
+    status, said = end(begin(folder, *mortal, *TOY, "--workers", "2"))
+    assert status == 0, said
+    assert len(list(dead.iterdir())) == 3
+    assert said.count("a worker died (exit status -9; is the memory full?): shard ") == 3
+    assert said.count(" is made again") == 3
+    assert_whole(folder, tmp_path / "whole")
+
+
+def test_a_shard_that_kills_every_worker_ends_the_run(tmp_path):
+    """Each worker dies at its second write; what was done by then is kept, and resumed."""
+    folder = tmp_path / "run"
+    status, said = end(begin(folder, *TOY, "--workers", "2", kill="2 after worker"))
+    assert status == 1
+    assert "a worker died at shard " in said
+    assert ", 4 times in a row (exit status -9; is the memory full?)" in said
+    assert not Run(folder).finished
+    assert_resumed(folder, tmp_path / "whole")
 
 
 def test_jobs_with_workers_killed(tmp_path):

@@ -267,7 +267,7 @@ def with_uris(shown: Conversation) -> list[dict[str, Any]]:
 
 
 def _by_name(row: Row) -> list[Any]:
-    """What was asked with images by their names; format 1 kept the question alone."""
+    """What was asked with images by their names; a failed item has its question alone."""
     plainly = {"role": "user", "content": [{"type": "text", "text": row["question"]}]}
     return [_message(turn) for turn in row["messages"] or [plainly]]
 

@@ -1,10 +1,12 @@
 """Workers that are actors of a Ray cluster, wherever it has room.
 
-An actor has one model. It is sent a portion of the shards with what it needs of the run's folder,
-works in a folder of its own, and sends back the files that it wrote; this process alone writes to
-the run. So the machines need share no disk for what comes out; the data and models must be readable
-on each. An actor that is gone (killed, out of memory, its node lost) has lost its portion and
-nothing else: it is done again, by another.
+An actor has one model. It is sent a batch of shards with the files of the run that it needs, works
+in a folder of its own, and sends back the files that it wrote; this process alone writes to the
+run. So the machines need share no disk for the output; data and models must be readable on each. An
+actor that is gone (killed, out of memory, its node lost) has lost its batch and nothing else.
+
+Files are sent by their path in the run's folder. They are put there tables first, records last, so
+that a shard is complete exactly when its record exists, as everywhere.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import queue
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,10 +25,18 @@ from lookback import __version__
 from lookback.errors import one_line
 from lookback.io.storage import AnyPath
 from lookback.registry import PLUGINS_VARIABLE
-from lookback.runs.crew import Account, Message, Portion, Team
-from lookback.runs.layout import RunError
-from lookback.runs.shipping import Files, pack_made, pack_needed, unpack
-from lookback.runs.workers import THREADS_VARIABLE, portable
+from lookback.runs.executors import (
+    THREADS_VARIABLE,
+    EngineInfo,
+    PoolWorker,
+    ShardBatch,
+    WorkerDiedError,
+    WorkerPool,
+    portable,
+)
+from lookback.runs.layout import RunError, shard_path, write_whole
+from lookback.runs.manifest import MANIFEST
+from lookback.runs.records import RECORDS, SAMPLED, TIMINGS, read_record, record_path
 
 if TYPE_CHECKING:
     from lookback.runs.plan import Plan
@@ -34,9 +44,10 @@ if TYPE_CHECKING:
 
 AUTO, LOCAL = "auto", "local"
 SILENCE = 30
-"""Seconds without a word from any worker, after which it is said what is waited for."""
+"""Seconds without a worker after which a line says what is waited for."""
 SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
-"""What is in the name of a variable that is not sent: the cluster shows the others to all."""
+"""Words in the names of variables that are not sent: the cluster shows the others to all."""
+Files = Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
@@ -71,17 +82,16 @@ class Actor:
 
     Args:
         plan: what it loads.
-        here: the folder that the command was called in: paths are relative to it.
+        directory: in which the command was called: paths are relative to it.
         version: of the package that called; another would read and write other things.
     """
 
-    def __init__(self, plan: Plan, here: str, version: str) -> None:
+    def __init__(self, plan: Plan, directory: str, version: str) -> None:
         self.plan, self.version = plan, version
-        if os.path.isdir(here):
-            os.chdir(here)
+        if os.path.isdir(directory):
+            os.chdir(directory)
 
-    def load(self) -> Account | Exception:
-        """Load the model."""
+    def load(self) -> EngineInfo | Exception:
         try:
             import ray.util
 
@@ -98,42 +108,93 @@ class Actor:
         except BaseException as error:
             return portable(error)
 
-    def work(self, portion: Portion, files: Files) -> Iterator[tuple[str, Any]]:
-        """Make its shards; tells each piece of work, at last the files it wrote or its error."""
-        told: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+    def run(self, batch: ShardBatch, files: Files) -> Iterator[int | Files | Exception]:
+        """Make a batch: yield pieces of work done, at last the files written or the error."""
+        results: queue.SimpleQueue[int | Files | Exception] = queue.SimpleQueue()
 
-        def work() -> None:
+        def make() -> None:
             try:
-                made = self._make(portion, files, lambda count: told.put(("pieces", count)))
-                told.put(("done", made))
+                results.put(self._make(batch, files, results.put))
             except BaseException as error:
-                told.put(("error", portable(error)))
+                results.put(portable(error))
 
-        threading.Thread(target=work, daemon=True).start()
-        kind = "pieces"
-        while kind == "pieces":
-            kind, value = told.get()
-            yield kind, value
+        threading.Thread(target=make, daemon=True).start()
+        while True:
+            yield (result := results.get())
+            if not isinstance(result, int):
+                return
 
-    def _make(self, portion: Portion, files: Files, report: Report) -> Files:
+    def _make(self, batch: ShardBatch, files: Files, report: Report) -> Files:
         with tempfile.TemporaryDirectory(prefix="lookback-") as name:
             folder = self.worker.folder = Path(name)
-            unpack(folder, files)
-            self.worker.plan = portion.plan
-            self.worker.work(portion.shards, report)
-            return pack_made(folder, portion.shards, files)
+            write_files(folder, files)
+            self.worker.plan = batch.plan
+            self.worker.work(batch.shards, report)
+            return pack_made(folder, batch.shards, files)
 
 
-class Actors(Team):
-    """The actors of a run; a portion is handed out again if its actor dies.
+class RayWorker(PoolWorker):
+    """An actor, seen from here.
 
     Args:
-        plan, folder, workers, say: as for `Team`.
-        cluster: where they run.
+        ray: the library.
+        actor: its handle; it starts when the cluster has room.
+        folder: of the run.
+        on_wait: called each time that nothing was heard for `SILENCE` seconds while it loads.
     """
 
-    restarts = 3
-    remedy = "what was done before is kept; run the same command again when that is mended"
+    def __init__(self, ray: Any, actor: Any, folder: AnyPath, on_wait: Callable[[], None]) -> None:
+        self._ray, self._actor, self._folder, self._on_wait = ray, actor, folder, on_wait
+        self._node = "a node"
+
+    def load(self) -> EngineInfo:
+        loading = self._actor.load.remote()
+        while not self._ray.wait([loading], timeout=SILENCE)[0]:
+            self._on_wait()
+        info: EngineInfo = self._get(loading)
+        self._node = info.node
+        return info
+
+    def run(self, batch: ShardBatch, report: Report) -> None:
+        files = pack_needed(self._folder, batch.shards)
+        results = self._actor.run.options(num_returns="streaming").remote(batch, files)
+        while isinstance(result := self._get(results), int):
+            report(result)
+        write_files(self._folder, result)
+
+    def _get(self, reference: Any) -> Any:
+        """Return the value of a reference, or the next one of a generator's."""
+        errors = self._ray.exceptions
+        try:
+            streams = hasattr(reference, "__next__")
+            value = self._ray.get(next(reference) if streams else reference)
+        except errors.RayTaskError as error:
+            # An actor returns its own errors as values: this is Ray's, or a bug.
+            if not isinstance(error.cause, errors.RayError):
+                raise portable(error.cause) from None
+            raise RunError(
+                f"a worker on {self._node} cannot read what it was sent "
+                f"({_first_line(error.cause)}): is the same lookback-vlm there?"
+            ) from None
+        except (errors.RayError, StopIteration) as error:
+            raise WorkerDiedError(_reason(error)) from None
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    def close(self) -> None:
+        self._ray.kill(self._actor)
+
+
+class RayExecutor(WorkerPool):
+    """The actors of a run.
+
+    Args:
+        plan: what they load.
+        folder: of the run.
+        workers, say: as for `WorkerPool`.
+        cluster: where they run.
+    """
 
     def __init__(
         self,
@@ -143,78 +204,38 @@ class Actors(Team):
         cluster: Cluster,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        super().__init__(plan, folder, workers, say)
-        self.cluster = cluster
+        super().__init__(self._start_actor, workers, say)
+        self.plan, self.folder, self.cluster = plan, folder, cluster
         self._ray: Any = None
-        self._began = False
-        self._actors: dict[int, Any] = {}
-        self._asked: dict[Any, int] = {}  # what is waited for, and whose it is
+        self._connected = False
 
-    def load(self) -> Account:
+    def load(self) -> EngineInfo:
         """Connect, and load the first model."""
         self._ray = import_ray()
-        self._began = connect(self._ray, self.cluster, self.say)
+        self._connected = connect(self._ray, self.cluster, self.say)
         gpus = self.cluster.gpus
         if gpus is None:
             gpus = float(self._ray.cluster_resources().get("GPU", 0) >= 1)
         self._needs = {"num_cpus": self.cluster.cpus, "num_gpus": gpus}
         self._check_room()
-        self._kind = self._ray.remote(
+        self._actor_class = self._ray.remote(
             **self._needs, max_restarts=0, runtime_env={"env_vars": _variables(self.cluster.cpus)}
         )(Actor)
         return super().load()
 
-    def start(self, worker: int) -> None:
-        """Ask for an actor; it comes when the cluster has room."""
-        self._actors[worker] = self._kind.remote(self.plan, os.getcwd(), __version__)
-        self._asked[self._actors[worker].load.remote()] = worker
+    def close(self) -> None:
+        """End the actors, and the connection if it was made here."""
+        super().close()
+        if self._connected:
+            self._ray.shutdown()
 
-    def give(self, worker: int, portion: Portion) -> None:
-        """Send it with what is needed of the run."""
-        files = pack_needed(self.folder, portion.shards)
-        method = self._actors[worker].work.options(num_returns="streaming")
-        self._asked[method.remote(portion, files)] = worker
+    def _start_actor(self) -> RayWorker:
+        actor = self._actor_class.remote(self.plan, os.getcwd(), __version__)
+        return RayWorker(self._ray, actor, self.folder, self._say_waiting)
 
-    def keep(self, value: Files) -> None:
-        """Write what an actor made to the run."""
-        unpack(self.folder, value)
-
-    def receive(self) -> Message:
-        """From any of them."""
-        while True:
-            ready, _ = self._ray.wait(list(self._asked), num_returns=1, timeout=SILENCE)
-            if ready:
-                return self._read(ready[0])
-            if not self.accounts:
-                self.say(f"waiting for the Ray cluster: {self._room()}")
-
-    def _read(self, asked: Any) -> Message:
-        worker = self._asked.pop(asked)
-        errors = self._ray.exceptions
-        try:
-            if not hasattr(asked, "__next__"):
-                loaded = self._ray.get(asked)
-                return Message(
-                    worker, "error" if isinstance(loaded, Exception) else "ready", loaded
-                )
-            kind, value = self._ray.get(next(asked))
-            if kind == "pieces":
-                self._asked[asked] = worker  # there is more to come
-            return Message(worker, kind, value)
-        except errors.RayTaskError as error:
-            return Message(worker, "error", self._failure(worker, error.cause))
-        except (errors.RayError, StopIteration) as error:
-            return Message(worker, "died", _reason(error))
-
-    def _failure(self, worker: int, cause: Exception) -> Exception:
-        """What stopped an actor: its own errors it tells itself, so that this is Ray's or a bug."""
-        if not isinstance(cause, self._ray.exceptions.RayError):
-            return portable(cause)
-        node = self.accounts[worker].node if worker in self.accounts else "a node"
-        return RunError(
-            f"a worker on {node} cannot read what it was sent ({_first_line(cause)}): is the same "
-            "lookback-vlm there?"
-        )
+    def _say_waiting(self) -> None:
+        if self.first is None:
+            self.say(f"waiting for the Ray cluster: {self._room()}")
 
     def _check_room(self) -> None:
         """Say if not all workers find room; a cluster of others may yet grow.
@@ -223,7 +244,7 @@ class Actors(Team):
             RunError: none does, and the cluster is this machine.
         """
         fit = self._fit()
-        if fit < 1 and self._began:
+        if fit < 1 and self._connected:
             raise RunError(f"no worker fits on this machine: {self._room()}")
         if fit < self.workers:
             self.say(
@@ -244,13 +265,59 @@ class Actors(Team):
         each = f"{self._needs['num_cpus']} CPU, {self._needs['num_gpus']:g} GPU"
         return f"each needs {each}; it has {has.get('CPU', 0):g} CPU, {has.get('GPU', 0):g} GPU"
 
-    def close(self) -> None:
-        """Let the actors go, and the cluster if it was started here."""
-        for actor in self._actors.values():
-            self._ray.kill(actor)
-        self._actors.clear()
-        if self._ray is not None and self._began:
-            self._ray.shutdown()
+
+def pack_needed(folder: AnyPath, shards: Iterable[int]) -> dict[str, bytes]:
+    """Return what a worker needs to make the tables that shards lack.
+
+    Of a shard that exists, those are its records, its items and its candidates.
+    """
+    names = [MANIFEST]
+    for shard in shards:
+        if record_path(folder, shard).exists():
+            names += [_record(shard), *(_table(table, shard) for table in SAMPLED)]
+        names += _timing_record(folder, shard)
+    return _read(folder, names)
+
+
+def pack_made(folder: AnyPath, shards: Iterable[int], sent: Files) -> dict[str, bytes]:
+    """Return what a worker wrote for shards: all their files but those that it was sent."""
+    names: list[str] = []
+    for shard in shards:
+        record = read_record(folder, shard)
+        tables = [_table(table, shard) for table in record.tables] if record else []
+        names += [name for name in tables if (folder / name).exists()]  # others' scores are not
+        timings = [path.name for path in (folder / TIMINGS).glob(f"*-{shard:05d}.json")]
+        names += [f"{TIMINGS}/{name}" for name in sorted(timings)]
+        names += [*_timing_record(folder, shard), _record(shard)]
+    made = _read(folder, names)
+    return {name: data for name, data in made.items() if sent.get(name) != data}
+
+
+def write_files(folder: AnyPath, files: Files) -> None:
+    """Write files to a folder, each whole or not at all, and records after all else."""
+
+    def order(name: str) -> tuple[bool, bool, str]:
+        return name.startswith(f"{RECORDS}/"), f"/{RECORDS}/" in name, name
+
+    for name in sorted(files, key=order):
+        write_whole(folder / name, files[name])
+
+
+def _record(shard: int) -> str:
+    return str(record_path(Path(), shard))
+
+
+def _timing_record(folder: AnyPath, shard: int) -> list[str]:
+    path = f"{TIMINGS}/{_record(shard)}"
+    return [path] if (folder / path).exists() else []
+
+
+def _table(table: str, shard: int) -> str:
+    return str(shard_path(Path(), table, shard))
+
+
+def _read(folder: AnyPath, names: Iterable[str]) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in names}
 
 
 def import_ray() -> Any:

@@ -153,8 +153,8 @@ def run(
     With --data FILE and no --benchmark, of a file of your own: .jsonl, .csv or .parquet.
     Stopped at any point, the same command goes on where it was.
     """
-    from lookback.runs.job import Job
     from lookback.runs.jobs import holds_run
+    from lookback.runs.manifest import Job
     from lookback.runs.plan import Plan, settings_like
     from lookback.runs.run import Run
 

@@ -23,8 +23,7 @@ import pyarrow as pa
 from lookback.conversations import Conversation
 from lookback.engines import check_sampling, load, require
 from lookback.errors import check_texts, error_line
-from lookback.runs.given import Given
-from lookback.runs.sources import item_seed, scored
+from lookback.runs.sources import ProvidedResponse, item_seed, scored
 from lookback.scores.base import get_scorer
 from lookback.scores.rehearsal import rehearse
 from lookback.signals import SIGNALS, Asked, Candidates
@@ -164,7 +163,7 @@ class Scorer:
     def _score(self, question: Conversation, responses: Any) -> Candidates:
         if isinstance(responses, str):
             raise TypeError("responses must be a list of texts, not a text")
-        given = [Given(text) for text in check_texts("responses", responses)]
+        given = [ProvidedResponse(text) for text in check_texts("responses", responses)]
         return scored(self.engine, question, self.source, given)
 
     def _row(

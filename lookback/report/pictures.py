@@ -7,7 +7,7 @@ from typing import Any
 
 from lookback.pages import image_uri
 from lookback.runs import Run
-from lookback.runs.again import item_images
+from lookback.runs.items import item_images
 
 LARGEST = 384
 """Pixels that an image of an item has at most."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from lookback.runs.job import Job
 from lookback.runs.layout import RunError
+from lookback.runs.manifest import Job
 from lookback.runs.plan import Plan
 from lookback.runs.start import check_workers
 from lookback.runs.work import Worker

@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lookback.io.storage import AnyPath, each, names_in
-from lookback.runs.job import Job
 from lookback.runs.layout import RunError
-from lookback.runs.manifest import MANIFEST, Manifest, find_difference
+from lookback.runs.manifest import MANIFEST, Job, Manifest, find_difference
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ValidationError
 
 from lookback.errors import one_line
 from lookback.io.storage import AnyPath, RemotePath, readable
@@ -99,6 +100,19 @@ SHARD = 10
 
 class RunError(ValueError):
     """A run that cannot be read or written as asked; the message says why and what to do."""
+
+
+def describe_invalid(error: ValidationError) -> str:
+    """Return in a line what is wrong first with data that were read."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return f"it has no {where!r}"
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"it has an unknown {where!r}"
+    if first["type"] == "value_error":  # of a check of our own, which says all
+        return str(first["ctx"]["error"])
+    return one_line(f"its {where!r} is {first['input']!r:.60} ({first['msg']})")
 
 
 def shard_path(folder: AnyPath, table: str, shard: int) -> AnyPath:

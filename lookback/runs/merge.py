@@ -23,11 +23,11 @@ from lookback.runs.records import (
     checksum_of,
     forget,
     read_record,
+    read_timings,
 )
 from lookback.runs.run import Run
 from lookback.runs.start import check_ours
 from lookback.runs.status import read_status
-from lookback.runs.timings import read_timings
 from lookback.runs.verify import find_problems, read_records, refuse
 
 

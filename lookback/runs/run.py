@@ -27,9 +27,8 @@ from lookback.runs.layout import (
 )
 from lookback.runs.looks import Looks
 from lookback.runs.manifest import Manifest
-from lookback.runs.records import Record
+from lookback.runs.records import Record, Timings, join_timings, read_timings
 from lookback.runs.stored import read_candidates
-from lookback.runs.timings import Timings, join, read_timings
 from lookback.runs.verify import (
     find_changes,
     find_problems,
@@ -423,7 +422,7 @@ class Run:
         for (folder, records), (_, manifest) in zip(self._parts, self.folders.parts, strict=True):
             parts.append(read_timings(folder, manifest, records))
             refuse(folder, parts[-1].problems)
-        return join(parts)
+        return join_timings(parts)
 
     @cached_property
     def looks(self) -> Looks:

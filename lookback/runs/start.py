@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lookback.benchmarks.base import GENERATED, LeavingOut
 from lookback.embedded import PHOTOGRAPH, shows_photograph
@@ -21,7 +21,6 @@ from lookback.runs.executors import (
     WorkerPool,
     plan_batches,
 )
-from lookback.runs.job import Job
 from lookback.runs.jobs import check_begin, check_siblings
 from lookback.runs.layout import (
     OURS,
@@ -32,11 +31,10 @@ from lookback.runs.layout import (
     shard_path,
 )
 from lookback.runs.locks import lock
-from lookback.runs.manifest import MANIFEST, Manifest, versions
+from lookback.runs.manifest import MANIFEST, Job, Manifest, versions
 from lookback.runs.plan import Plan
-from lookback.runs.records import Problem, forget, forget_timings, read_record
+from lookback.runs.records import Problem, forget, forget_timings, read_record, read_timings
 from lookback.runs.run import Run
-from lookback.runs.timings import read_timings
 from lookback.runs.verify import find_problems, read_records, refuse
 from lookback.runs.work import Worker
 from lookback.scores.base import get_scorer
@@ -103,7 +101,7 @@ def start(
     check_text(str(whole), f"the folder {str(whole)!r}")  # which Parquet could not write to
     _check_shared(whole, workers)
     check_begin(whole, job)
-    folder = whole if job is None else job.folder(whole)
+    folder = whole if job is None else whole / job.name
     check_ours(folder)
     worker = Worker(plan, folder)
     _say_notes(worker, say)
@@ -329,7 +327,9 @@ def _finish(folder: AnyPath, worked: int) -> Summary:
         for row in run.table("looks", ("item", "error")).to_pylist():
             if row["error"]:
                 failed.append((names[row["item"]], f"look: {row['error']}"))
-    status = "failed" if items and broken == len(items) else "finished"
+    status: Literal["failed", "finished"] = (
+        "failed" if items and broken == len(items) else "finished"
+    )
     replace(run.manifest, status=status, done=len(items), failed=broken).write(folder)
     return Summary(Run(folder), len(items), failed, worked, run.manifest.left_out)
 

@@ -16,15 +16,16 @@ from lookback.runs.jobs import Folders, read_folders
 from lookback.runs.layout import RunError, checksum, shard_path
 from lookback.runs.manifest import MANIFEST, Manifest
 from lookback.runs.records import (
+    MOVE,
     RECORDS,
     SAMPLED,
     Problem,
     Record,
     TableRecord,
     read_record,
+    read_timings,
     record_path,
 )
-from lookback.runs.timings import MOVE, read_timings
 
 
 @dataclass(frozen=True)

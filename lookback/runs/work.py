@@ -14,6 +14,7 @@ from lookback.engines import optional_settings, require
 from lookback.errors import error_line
 from lookback.io.storage import AnyPath
 from lookback.runs.executors import EngineInfo
+from lookback.runs.items import Questions
 from lookback.runs.layout import (
     SHARD,
     TOKEN_COLUMNS,
@@ -23,7 +24,7 @@ from lookback.runs.layout import (
 from lookback.runs.looks import empty_row, find_picks, look_row
 from lookback.runs.manifest import Manifest
 from lookback.runs.records import read_record, write_shard
-from lookback.runs.sources import Questions, get_source
+from lookback.runs.sources import get_source
 from lookback.runs.stored import read_candidates
 from lookback.scores.base import get_scorer
 from lookback.signals import BY_LAYER, PRUNED, Asked, Candidates

@@ -21,9 +21,9 @@ from toy_engine import ToyEngine
 from lookback.io.storage import RemotePath, names_in, to_path
 from lookback.report import report
 from lookback.runs import Run, open_run, open_runs
-from lookback.runs.job import Job
 from lookback.runs.layout import LOCK, RunError, replacing, shard_path
 from lookback.runs.locks import lock
+from lookback.runs.manifest import Job
 from lookback.runs.merge import merge
 from lookback.runs.plan import Plan
 from lookback.runs.start import start

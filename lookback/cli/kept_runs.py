@@ -45,7 +45,7 @@ def list_runs(
     """
     from dataclasses import asdict
 
-    from lookback.runs.opening import list_runs as find
+    from lookback.runs.status import list_runs as find
 
     found = find(folders or ["runs"])
     if as_json:
@@ -59,7 +59,7 @@ def list_runs(
 @runs_app.command("verify")
 def verify_runs(runs: RunFolders, as_json: Json = False) -> None:
     """Compare every byte of runs with what was recorded when they were written."""
-    from lookback.runs.opening import find_runs
+    from lookback.runs.run import find_runs
     from lookback.runs.verify import verify
 
     found = {str(folder): verify(folder) for folder in find_runs(runs)}
@@ -78,7 +78,7 @@ def tell_status(runs: RunFolders, as_json: Json = False) -> None:
 
     The exit status is 3 unless every item of all runs was tried and none failed.
     """
-    from lookback.runs.opening import find_runs
+    from lookback.runs.run import find_runs
     from lookback.runs.status import read_status
 
     found = {str(folder): read_status(folder) for folder in find_runs(runs)}

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from lookback.engines.common.check_report import CheckReport
     from lookback.engines.common.options import Progress
     from lookback.io.storage import AnyPath
-    from lookback.runs.opening import ListedRun
     from lookback.runs.start import Summary
-    from lookback.runs.status import Status, Tally
+    from lookback.runs.status import ListedRun, Status, Tally
     from lookback.runs.verify import Verification
     from lookback.scores.base import Scorer
     from lookback.studies import Result

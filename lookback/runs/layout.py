@@ -1,21 +1,22 @@
-"""How a run lies on disk.
+"""The files of a run.
 
     manifest.json              what was asked for, with which versions, and how far it is
-    shards/00000.json          the record of a shard: it is there when this is, see records.py
+    shards/00000.json          the record of a complete shard, see records.py
     items/00000.parquet        a row per item: its messages, its truth, its error if it failed
     candidates/00000.parquet   a row per candidate: text, quality, its tokens' signals as lists
     scores/usc@5/00000.parquet a row per item: the scores of a scorer that needs a model
     looks/00000.parquet        a row per look: where the picks of the first items looked (--look)
     timings/sample-00000.json  what took how long; the only files that differ from run to run
 
-A shard holds the same items in every table. Every file is written whole under another name and then
-renamed (in an object store it is written whole): it is there or it is not. The tables' bytes follow
-from the run's settings alone.
+A shard holds the same items in every table. Every file is written under another name and then
+renamed (an object store has no half objects): it is there whole or not at all. The tables' bytes
+follow from the run's settings alone.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import tempfile
 import time
@@ -23,15 +24,20 @@ import uuid
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from lookback.errors import one_line
 from lookback.io.storage import AnyPath, RemotePath, readable
-from lookback.signals import BY_LAYER, SIGNALS
+from lookback.signals import BY_LAYER, SIGNALS, Candidate, Candidates, Signals
+
+if TYPE_CHECKING:
+    from lookback.runs.manifest import Manifest
 
 ITEMS = pa.schema(
     [
@@ -116,14 +122,13 @@ def describe_invalid(error: ValidationError) -> str:
 
 
 def shard_path(folder: AnyPath, table: str, shard: int) -> AnyPath:
-    """The file of one shard of a table."""
     return folder / table / f"{shard:05d}.parquet"
 
 
 def write_table(
     folder: AnyPath, table: str, shard: int, rows: list[dict[str, Any]], *, by_layer: bool = False
 ) -> tuple[int, str]:
-    """Write one table of a shard, whole or not at all; how many bytes it has, and their sha256.
+    """Write one table of a shard, whole or not at all; return its size in bytes and its sha256.
 
     With `by_layer` candidates have the column `LAYERS` too.
     """
@@ -145,7 +150,6 @@ def write_table(
 
 
 def checksum(path: AnyPath) -> str:
-    """The sha256 of a file."""
     if isinstance(path, RemotePath):
         return hashlib.sha256(path.read_bytes()).hexdigest()
     with open(path, "rb") as file:
@@ -155,7 +159,7 @@ def checksum(path: AnyPath) -> str:
 def read_table(
     folder: AnyPath, table: str, shard: int, columns: Iterable[str] | None = None
 ) -> pa.Table:
-    """One table of a shard; of some columns, only those are read.
+    """Return one table of a shard; read only the columns named.
 
     Raises:
         RunError: it is not there, or damaged.
@@ -168,8 +172,45 @@ def read_table(
         raise RunError(f"cannot read {str(path)!r} ({one_line(error)}): {REMAKE}") from error
 
 
+def read_candidates(folder: AnyPath, manifest: Manifest, place: int) -> Candidates:
+    """Return the candidates of the item at a position of the split, as an engine gave them."""
+    shard = place // SHARD
+    about = _only(read_table(folder, "items", shard), place).to_pylist()[0]
+    names = (*CANDIDATES.names, BY_LAYER) if manifest.settings.get(BY_LAYER) else None
+    rows = _only(read_table(folder, "candidates", shard, names), place).to_pylist()
+    # Of an empty response the lists do not tell how many layers there are.
+    depth = next((len(row[BY_LAYER][0]) for row in rows if row.get(BY_LAYER)), 0)
+    nothing = np.empty((0, depth), np.float32) if depth else None
+    items = [
+        Candidate(
+            row["index"],
+            row["text"],
+            Signals(
+                **{name: row[name] for name in TOKEN_COLUMNS},
+                by_layer=row.get(BY_LAYER) or nothing,
+            ),
+            row["finish"],
+        )
+        for row in rows
+    ]
+    return Candidates(
+        tuple(items),
+        about["question"],
+        np.array(about["prompt_ids"]),
+        model=str(manifest.settings["model"]),
+        defaults=dict(manifest.defaults),
+        sampling=manifest.settings.get("sampling") or {},
+        messages=json.loads(about["messages"] or "[]"),
+        source=json.loads(about["source"] or "null"),
+    )
+
+
+def _only(table: pa.Table, place: int) -> pa.Table:
+    return table.filter(pc.equal(table["item"], place))
+
+
 def empty_table(table: str, columns: Iterable[str] | None = None) -> pa.Table:
-    """A table without rows."""
+    """Return a table without rows."""
     fields = {field.name: field for field in (*_schema(table), LAYERS)}
     names = _schema(table).names if columns is None else columns
     return pa.schema([fields[name] for name in names]).empty_table()
@@ -247,14 +288,14 @@ class replacing:
 
 
 def write_whole(path: AnyPath, data: bytes) -> None:
-    """Write a file, whole or not at all, and its folder if it is not there."""
+    """Write a file, whole or not at all; make its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_bytes(data)
 
 
 def _leaves(schema: pa.Schema, floats: bool) -> list[str]:
-    """A table's leaf columns, as Parquet spells them: those of floats, or all others."""
+    """Return a table's leaf columns, as Parquet names them: those of floats, or all others."""
     names = []
     for field in schema:
         name, kind = field.name, field.type

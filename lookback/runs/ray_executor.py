@@ -36,7 +36,7 @@ from lookback.runs.executors import (
 )
 from lookback.runs.layout import RunError, shard_path, write_whole
 from lookback.runs.manifest import MANIFEST
-from lookback.runs.records import RECORDS, SAMPLED, TIMINGS, read_record, record_path
+from lookback.runs.records import RECORDS, SAMPLED, TIMINGS, record_path
 
 if TYPE_CHECKING:
     from lookback.runs.plan import Plan
@@ -130,17 +130,13 @@ class Actor:
             write_files(folder, files)
             self.worker.plan = batch.plan
             self.worker.work(batch.shards, report)
-            return pack_made(folder, batch.shards, files)
+            return read_made(folder, files)
 
 
 class RayWorker(PoolWorker):
-    """An actor, seen from here.
+    """An actor, seen from here: it starts when the cluster has room.
 
-    Args:
-        ray: the library.
-        actor: its handle; it starts when the cluster has room.
-        folder: of the run.
-        on_wait: called each time that nothing was heard for `SILENCE` seconds while it loads.
+    `on_wait` is called each `SILENCE` seconds until its model is loaded.
     """
 
     def __init__(self, ray: Any, actor: Any, folder: AnyPath, on_wait: Callable[[], None]) -> None:
@@ -156,7 +152,7 @@ class RayWorker(PoolWorker):
         return info
 
     def run(self, batch: ShardBatch, report: Report) -> None:
-        files = pack_needed(self._folder, batch.shards)
+        files = read_needed(self._folder, batch.shards)
         results = self._actor.run.options(num_returns="streaming").remote(batch, files)
         while isinstance(result := self._get(results), int):
             report(result)
@@ -174,10 +170,10 @@ class RayWorker(PoolWorker):
                 raise portable(error.cause) from None
             raise RunError(
                 f"a worker on {self._node} cannot read what it was sent "
-                f"({_first_line(error.cause)}): is the same lookback-vlm there?"
+                f"({one_line(error.cause, 300)}): is the same lookback-vlm there?"
             ) from None
         except (errors.RayError, StopIteration) as error:
-            raise WorkerDiedError(_reason(error)) from None
+            raise WorkerDiedError(death_reason(error)) from None
         if isinstance(value, Exception):
             raise value
         return value
@@ -187,14 +183,7 @@ class RayWorker(PoolWorker):
 
 
 class RayExecutor(WorkerPool):
-    """The actors of a run.
-
-    Args:
-        plan: what they load.
-        folder: of the run.
-        workers, say: as for `WorkerPool`.
-        cluster: where they run.
-    """
+    """A pool of actors of a cluster."""
 
     def __init__(
         self,
@@ -219,7 +208,9 @@ class RayExecutor(WorkerPool):
         self._needs = {"num_cpus": self.cluster.cpus, "num_gpus": gpus}
         self._check_room()
         self._actor_class = self._ray.remote(
-            **self._needs, max_restarts=0, runtime_env={"env_vars": _variables(self.cluster.cpus)}
+            **self._needs,
+            max_restarts=0,
+            runtime_env={"env_vars": actor_environment(self.cluster.cpus)},
         )(Actor)
         return super().load()
 
@@ -238,12 +229,21 @@ class RayExecutor(WorkerPool):
             self.say(f"waiting for the Ray cluster: {self._room()}")
 
     def _check_room(self) -> None:
-        """Say if not all workers find room; a cluster of others may yet grow.
+        """Say if not all workers find room, as a cluster may yet grow.
 
         Raises:
             RunError: none does, and the cluster is this machine.
         """
-        fit = self._fit()
+        needs = {"CPU": self._needs["num_cpus"], "GPU": self._needs["num_gpus"]}
+        fit = sum(
+            min(
+                int(node["Resources"].get(name, 0) // count)
+                for name, count in needs.items()
+                if count
+            )
+            for node in self._ray.nodes()
+            if node["Alive"]
+        )
         if fit < 1 and self._connected:
             raise RunError(f"no worker fits on this machine: {self._room()}")
         if fit < self.workers:
@@ -251,46 +251,27 @@ class RayExecutor(WorkerPool):
                 f"the Ray cluster has room for {fit} of {self.workers} workers: {self._room()}"
             )
 
-    def _fit(self) -> int:
-        """How many workers the cluster could hold, if it did nothing else."""
-        names = {"CPU": self._needs["num_cpus"], "GPU": self._needs["num_gpus"]}
-        return sum(
-            min(int(node["Resources"].get(name, 0) // one) for name, one in names.items() if one)
-            for node in self._ray.nodes()
-            if node["Alive"]
-        )
-
     def _room(self) -> str:
         has = self._ray.cluster_resources()
         each = f"{self._needs['num_cpus']} CPU, {self._needs['num_gpus']:g} GPU"
         return f"each needs {each}; it has {has.get('CPU', 0):g} CPU, {has.get('GPU', 0):g} GPU"
 
 
-def pack_needed(folder: AnyPath, shards: Iterable[int]) -> dict[str, bytes]:
-    """Return what a worker needs to make the tables that shards lack.
-
-    Of a shard that exists, those are its records, its items and its candidates.
-    """
-    names = [MANIFEST]
+def read_needed(folder: AnyPath, shards: Iterable[int]) -> dict[str, bytes]:
+    """Return the files that a worker needs to make the tables that shards lack."""
+    paths: list[AnyPath] = [Path(MANIFEST)]
     for shard in shards:
-        if record_path(folder, shard).exists():
-            names += [_record(shard), *(_table(table, shard) for table in SAMPLED)]
-        names += _timing_record(folder, shard)
-    return _read(folder, names)
+        paths += [record_path(Path(place), shard) for place in ("", TIMINGS)]
+        paths += [shard_path(Path(), table, shard) for table in SAMPLED]
+    names = [str(path) for path in paths]
+    return {name: (folder / name).read_bytes() for name in names if (folder / name).exists()}
 
 
-def pack_made(folder: AnyPath, shards: Iterable[int], sent: Files) -> dict[str, bytes]:
-    """Return what a worker wrote for shards: all their files but those that it was sent."""
-    names: list[str] = []
-    for shard in shards:
-        record = read_record(folder, shard)
-        tables = [_table(table, shard) for table in record.tables] if record else []
-        names += [name for name in tables if (folder / name).exists()]  # others' scores are not
-        timings = [path.name for path in (folder / TIMINGS).glob(f"*-{shard:05d}.json")]
-        names += [f"{TIMINGS}/{name}" for name in sorted(timings)]
-        names += [*_timing_record(folder, shard), _record(shard)]
-    made = _read(folder, names)
-    return {name: data for name, data in made.items() if sent.get(name) != data}
+def read_made(folder: Path, sent: Files) -> dict[str, bytes]:
+    """Return the files that a worker wrote to a folder that had those it was sent."""
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    return {name: data for name, data in files.items() if sent.get(name) != data}
 
 
 def write_files(folder: AnyPath, files: Files) -> None:
@@ -303,31 +284,10 @@ def write_files(folder: AnyPath, files: Files) -> None:
         write_whole(folder / name, files[name])
 
 
-def _record(shard: int) -> str:
-    return str(record_path(Path(), shard))
-
-
-def _timing_record(folder: AnyPath, shard: int) -> list[str]:
-    path = f"{TIMINGS}/{_record(shard)}"
-    return [path] if (folder / path).exists() else []
-
-
-def _table(table: str, shard: int) -> str:
-    return str(shard_path(Path(), table, shard))
-
-
-def _read(folder: AnyPath, names: Iterable[str]) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in names}
-
-
 def import_ray() -> Any:
-    """Ray, silent but for errors.
-
-    Raises:
-        ImportError: it is not installed.
-    """
+    """Return the library, silent but for errors; raise ImportError if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Deaths are told by us, in a line; Ray would print a paragraph on stdout.
+    # We say deaths in a line; Ray would print a paragraph on stdout.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "worker died or was killed")
     try:
         import ray
@@ -339,10 +299,7 @@ def import_ray() -> Any:
 
 
 def connect(ray: Any, cluster: Cluster, say: Callable[[str], None]) -> bool:
-    """Connect to a cluster, unless this process is connected already.
-
-    Returns:
-        Whether this call did, so that it must be undone.
+    """Connect to a cluster; return False if this process was connected already.
 
     Raises:
         RunError: there is none at the address.
@@ -369,11 +326,7 @@ def connect(ray: Any, cluster: Cluster, say: Callable[[str], None]) -> bool:
 
 
 def _check_listens(address: str) -> None:
-    """Ray would try for minutes, loudly.
-
-    Raises:
-        RunError: it is no address, or nobody listens there.
-    """
+    """Raise RunError if nobody listens at an address: Ray would try for minutes, loudly."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         raise RunError(f"no Ray cluster at {address!r}: write HOST:PORT, auto or local")
@@ -383,8 +336,8 @@ def _check_listens(address: str) -> None:
         raise RunError(f"no Ray cluster at {address!r}: {error}") from None
 
 
-def _variables(threads: int) -> dict[str, str]:
-    """The environment of an actor: what of ours a process of this machine would have, too."""
+def actor_environment(threads: int) -> dict[str, str]:
+    """Return an actor's environment: those of our variables that a process here would have."""
     ours = {
         name: value
         for name, value in os.environ.items()
@@ -392,7 +345,7 @@ def _variables(threads: int) -> dict[str, str]:
     }
     plugins = filter(None, os.environ.get(PLUGINS_VARIABLE, "").split(os.pathsep))
     ours[PLUGINS_VARIABLE] = os.pathsep.join(
-        os.path.abspath(one) if one.endswith(".py") else one for one in plugins
+        os.path.abspath(name) if name.endswith(".py") else name for name in plugins
     )
     package = Path(__file__).parents[2]
     paths = [] if package.name == "site-packages" else [str(package)]  # else it is installed there
@@ -402,14 +355,10 @@ def _variables(threads: int) -> dict[str, str]:
     return ours | {THREADS_VARIABLE: str(threads)}
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)[:300]
-
-
-def _reason(error: Exception) -> str:
-    """Why an actor is gone, in a line: of Ray's paragraphs, what it found out."""
+def death_reason(error: Exception) -> str:
+    """Return why an actor is gone, in a line: what Ray found out, of its paragraphs."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    found = next((line for line in lines if line.startswith("The actor is dead because")), "")
-    if "creation task" in str(error) or not found:
-        found = lines[-1] if lines else type(error).__name__
-    return found.partition(" Some common causes")[0].rstrip(".")[:300]
+    reason = next((line for line in lines if line.startswith("The actor is dead because")), "")
+    if "creation task" in str(error) or not reason:
+        reason = lines[-1] if lines else type(error).__name__
+    return reason.partition(" Some common causes")[0].rstrip(".")[:300]

@@ -1,11 +1,11 @@
-"""Begin a run, or go on with it."""
+"""Start a run, or resume it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from lookback.benchmarks.base import GENERATED, LeavingOut
 from lookback.embedded import PHOTOGRAPH, shows_photograph
@@ -42,10 +42,11 @@ from lookback.scores.base import get_scorer
 if TYPE_CHECKING:
     from lookback.runs.ray_executor import Cluster
 
-SAID = 5
-"""Lines left out that are told one by one."""
-SEEN = 20
-"""Items, the first ones, whose pictures are looked at before a run with the embedded model."""
+MOST_LINES = 5
+"""Lines left out that are named one by one."""
+CHECKED_ITEMS = 20
+"""Items, the first ones, whose pictures are checked before a run with the embedded model."""
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Summary:
         run: the run.
         items: how many items it has.
         failed: (id, error) of those that failed, and of scores that did.
-        worked: how many pieces of work this call did; 0 if all was there already.
+        worked: how many pieces of work this call did; 0 if all was done before.
         left_out: how many lines of one's own data could not be used.
     """
 
@@ -77,12 +78,12 @@ def start(
     job: Job | None = None,
     break_lock: bool = False,
     progress: Progress | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    say: Say = lambda line: None,
 ) -> Summary:
-    """Begin a run in a folder, or go on with the one that is there.
+    """Start a run in a folder, or resume the one that is there.
 
     Args:
-        plan: what to do; must be the same when a run goes on, except for scorers, which may be
+        plan: what to do; must be the same when a run is resumed, except for scorers, which may be
             added.
         out: the folder.
         workers: processes that share the work.
@@ -91,7 +92,7 @@ def start(
         job: make this part of the run alone, in a folder of its own in `out`.
         break_lock: in an object store, remove the lock that a killed process left.
         progress: called with (pieces of work done, of so many).
-        say: told in a line what a user should know.
+        say: called with a line that a user should know.
 
     Raises:
         RunError: the folder holds another run, or another process is writing to it.
@@ -99,7 +100,8 @@ def start(
     check_workers(workers)
     whole = to_path(out)
     check_text(str(whole), f"the folder {str(whole)!r}")  # which Parquet could not write to
-    _check_shared(whole, workers)
+    if isinstance(whole, RemotePath) and whole.scheme == "memory" and workers > 1:
+        raise RunError(f"{str(whole)!r} is in the memory of one process: use --workers 1")
     check_begin(whole, job)
     folder = whole if job is None else whole / job.name
     check_ours(folder)
@@ -116,7 +118,7 @@ def start(
             held = lock(folder, break_lock=break_lock)
         _say_photographs(worker, engine, say)
         manifest = _begin(plan, worker, engine, job, say)
-        damage = _find_damage(folder, manifest)
+        damage = find_damage(folder, manifest)
         remove_leftovers(folder)
         manifest.write(folder)
         for problem in damage:
@@ -137,23 +139,13 @@ def start(
 
 
 def check_workers(workers: int) -> None:
-    """Refuse a number of workers with which nothing would be done.
-
-    Raises:
-        RunError: it is none.
-    """
+    """Raise RunError for a number of workers with which nothing would be done."""
     if workers < 1:
         raise RunError(f"workers = {workers}: must be at least 1")
 
 
-def _check_shared(folder: AnyPath, workers: int) -> None:
-    """Refuse a place that other processes do not see."""
-    if isinstance(folder, RemotePath) and folder.scheme == "memory" and workers > 1:
-        raise RunError(f"{str(folder)!r} is in the memory of one process: use --workers 1")
-
-
 def check_ours(folder: AnyPath) -> None:
-    """Refuse a folder that is no run of ours, before anything in it is touched."""
+    """Raise RunError for a folder that is no run of ours, before anything in it is touched."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -164,9 +156,19 @@ def check_ours(folder: AnyPath) -> None:
         raise RunError(f"{str(folder)!r} holds other files: name a new folder with --out")
 
 
-def _make_executor(
-    worker: Worker, workers: int, cluster: Cluster | None, say: Callable[[str], None]
-) -> Executor:
+def find_damage(folder: AnyPath, manifest: Manifest) -> list[Problem]:
+    """Return the tables that are not as they were written, and must be made again.
+
+    Raises:
+        RunError: there is a file that no making again would mend.
+    """
+    records, problems = read_records(folder, manifest)
+    problems += find_problems(folder, manifest, records, every_byte=True)
+    refuse(folder, [problem for problem in problems if not problem.tables])
+    return problems
+
+
+def _make_executor(worker: Worker, workers: int, cluster: Cluster | None, say: Say) -> Executor:
     plan, folder = worker.plan, worker.folder
     if cluster is not None:
         from lookback.runs.ray_executor import RayExecutor
@@ -177,22 +179,20 @@ def _make_executor(
     return SerialExecutor(worker)
 
 
-def _begin(
-    plan: Plan, worker: Worker, engine: EngineInfo, job: Job | None, say: Callable[[str], None]
-) -> Manifest:
-    """The manifest of a run that begins, or of the one that is there if it is the same.
+def _begin(plan: Plan, worker: Worker, engine: EngineInfo, job: Job | None, say: Say) -> Manifest:
+    """Return the manifest of a run that starts, or of the one that is there if it is the same.
 
-    One that failed altogether has nothing to lose, and begins anew, whatever its settings were.
+    One that failed altogether has nothing to lose, and starts anew, whatever its settings were.
     """
     folder, benchmark = worker.folder, worker.benchmark
-    every = worker.shards
-    shards = every if job is None else job.share(every)
+    all_shards = worker.shards
+    shards = all_shards if job is None else job.share(all_shards)
     manifest = Manifest.begin(
         settings=plan.settings(engine, benchmark, worker.source.identity),
         defaults=engine.defaults,
         items=len(worker.places_in(shards)),
         shards=shards,
-        job=job and replace(job, items=len(worker.places), shards=len(every)),
+        job=job and replace(job, items=len(worker.places), shards=len(all_shards)),
         scorers={name: get_scorer(name.partition("@")[0]).defaults for name in plan.scorers},
         looks=plan.look,
         candidates=plan.candidates,
@@ -219,24 +219,12 @@ def _begin(
 
 
 def _has_candidates(folder: AnyPath, manifest: Manifest) -> bool:
-    """Whether anything was drawn, whatever the manifest says: that is never thrown away."""
+    """Return whether anything was drawn, whatever the manifest says: it is never thrown away."""
     records, _ = read_records(folder, manifest)
     return any(record.tables["candidates"].rows for record in records.values())
 
 
-def _find_damage(folder: AnyPath, manifest: Manifest) -> list[Problem]:
-    """The tables that are not as they were written, and must be made again.
-
-    Raises:
-        RunError: there is a file that no making again would mend.
-    """
-    records, problems = read_records(folder, manifest)
-    problems += find_problems(folder, manifest, records, every_byte=True)
-    refuse(folder, [problem for problem in problems if not problem.tables])
-    return problems
-
-
-def _forget_timings(folder: AnyPath, manifest: Manifest, say: Callable[[str], None]) -> None:
+def _forget_timings(folder: AnyPath, manifest: Manifest, say: Say) -> None:
     """Leave out timings that are damaged: the results that were timed are worth more."""
     records, _ = read_records(folder, manifest)
     for problem in read_timings(folder, manifest, records).problems:
@@ -250,27 +238,27 @@ def _left_out(worker: Worker) -> list[str]:
     return benchmark.left_out() if isinstance(benchmark, LeavingOut) else []
 
 
-def _say_notes(worker: Worker, say: Callable[[str], None]) -> None:
+def _say_notes(worker: Worker, say: Say) -> None:
     left_out = _left_out(worker)
-    for line in left_out[:SAID]:
+    for line in left_out[:MOST_LINES]:
         say(f"left out: {line}")
-    if len(left_out) > SAID:
-        say(f"and {len(left_out) - SAID} more lines left out")
+    if len(left_out) > MOST_LINES:
+        say(f"and {len(left_out) - MOST_LINES} more lines left out")
     for note in worker.benchmark.notes:
         say(note)
 
 
-def _say_photographs(worker: Worker, engine: EngineInfo, say: Callable[[str], None]) -> None:
+def _say_photographs(worker: Worker, engine: EngineInfo, say: Say) -> None:
     """Say, once, that the embedded model does not know what it is to be shown."""
     known = worker.plan.benchmark in GENERATED or worker.plan.image == "none"
     if engine.identity.model != "embedded" or known:
         return
-    for place in worker.places[:SEEN]:
+    for place in worker.places[:CHECKED_ITEMS]:
         try:
-            other = shows_photograph(worker.questions.of(place).conversation)
+            is_photograph = shows_photograph(worker.questions.of(place).conversation)
         except Exception:  # it cannot be read, which is said of the item
             continue
-        if other:
+        if is_photograph:
             say(PHOTOGRAPH)
             return
 
@@ -289,16 +277,15 @@ class PendingWork:
         tables = [table for table in manifest.tables if table != "candidates"]  # with the items
         sizes = Counter(place // SHARD for place in worker.places)
 
-        def lacking(shard: int) -> list[str]:
+        def find_missing(shard: int) -> list[str]:
             record = read_record(worker.folder, shard)
             return [t for t in tables if record is None or t not in record.tables]
 
-        found = each(worker.folder, lacking, manifest.shards)
-        lacks = dict(zip(manifest.shards, found, strict=True))
-        self.shards = [shard for shard, left in lacks.items() if left]
-        missing = sum(sizes[shard] * len(left) for shard, left in lacks.items())
+        lists = each(worker.folder, find_missing, manifest.shards)
+        missing = dict(zip(manifest.shards, lists, strict=True))
+        self.shards = [shard for shard, left in missing.items() if left]
         self.total = manifest.items * len(tables)
-        self.done = self.total - missing
+        self.done = self.total - sum(sizes[shard] * len(left) for shard, left in missing.items())
         self.worked = 0
 
     def run(self, executor: Executor, batches: list[ShardBatch], progress: Progress | None) -> None:
@@ -313,24 +300,25 @@ class PendingWork:
 
 
 def _finish(folder: AnyPath, worked: int) -> Summary:
-    """Count what failed, and say in the manifest that all was tried."""
+    """Count what failed, and write in the manifest that all was tried."""
     run = Run(folder)
     items = run.table("items", ("item", "id", "error")).to_pylist()
     names = {row["item"]: row["id"] for row in items}
     failed = [(row["id"], row["error"]) for row in items if row["error"]]
-    broken = len(failed)
-    for name in run.manifest.scorers:
-        for row in run.table(f"scores/{name}", ("item", "error")).to_pylist():
+    failed_items = len(failed)
+    tables = {f"scores/{name}": name for name in run.manifest.scorers}
+    tables |= {"looks": "look"} if run.manifest.looks else {}
+    for table, name in tables.items():
+        for row in run.table(table, ("item", "error")).to_pylist():
             if row["error"]:
                 failed.append((names[row["item"]], f"{name}: {row['error']}"))
-    if run.manifest.looks:
-        for row in run.table("looks", ("item", "error")).to_pylist():
-            if row["error"]:
-                failed.append((names[row["item"]], f"look: {row['error']}"))
-    status: Literal["failed", "finished"] = (
-        "failed" if items and broken == len(items) else "finished"
-    )
-    replace(run.manifest, status=status, done=len(items), failed=broken).write(folder)
+    all_failed = items and failed_items == len(items)
+    replace(
+        run.manifest,
+        status="failed" if all_failed else "finished",
+        done=len(items),
+        failed=failed_items,
+    ).write(folder)
     return Summary(Run(folder), len(items), failed, worked, run.manifest.left_out)
 
 

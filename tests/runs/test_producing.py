@@ -14,10 +14,11 @@ from toy_engine import ToyEngine
 from lookback.benchmarks.base import Item, get_benchmark
 from lookback.runs import Run, layout
 from lookback.runs.estimate import BYTES_A_TOKEN, estimate
+from lookback.runs.items import Questions
 from lookback.runs.layout import RunError
 from lookback.runs.plan import Plan
 from lookback.runs.records import forget
-from lookback.runs.sources import Questions, item_seed
+from lookback.runs.sources import item_seed
 from lookback.runs.start import start
 from lookback.runs.verify import verify
 

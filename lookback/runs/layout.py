@@ -21,8 +21,8 @@ import os
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -249,42 +249,31 @@ def _read(path: AnyPath, columns: list[str]) -> pa.Table:
         return file.read(columns=columns)
 
 
-class replacing:
-    """`with replacing(path) as temporary`: write there; on success it takes the path's place.
+@contextmanager
+def replacing(path: AnyPath) -> Iterator[Path]:
+    """Yield a temporary path to write to; on success, that file takes the place of `path`.
 
-    For an object store that is a file on this machine, which is then sent whole.
+    For an object store it is a file on this machine, which is then sent whole.
     """
-
-    def __init__(self, path: AnyPath) -> None:
-        self.path = path
-        folder = path.parent
-        if isinstance(folder, RemotePath):
-            folder = Path(tempfile.gettempdir())
-        self.temporary = folder / f"{TEMPORARY}{path.name}.{uuid.uuid4().hex}"
-
-    def __enter__(self) -> Path:
-        return self.temporary
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
-            if error is None:
-                self._commit()
-        except OSError as failure:
-            error = failure
-        self.temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise RunError(
-                f"cannot write {str(self.path)!r}: {error}; what was written before is kept: make "
-                "room and run the same command again"
-            ) from error
-
-    def _commit(self) -> None:
-        if isinstance(self.path, RemotePath):
-            self.path.write_bytes(self.temporary.read_bytes())
+    folder = path.parent
+    if isinstance(folder, RemotePath):
+        folder = Path(tempfile.gettempdir())
+    temporary = folder / f"{TEMPORARY}{path.name}.{uuid.uuid4().hex}"
+    try:
+        yield temporary
+        if isinstance(path, RemotePath):
+            path.write_bytes(temporary.read_bytes())
             return
-        with open(self.temporary, "rb") as file:
+        with open(temporary, "rb") as file:
             os.fsync(file.fileno())
-        os.replace(self.temporary, self.path)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise RunError(
+            f"cannot write {str(path)!r}: {error}; what was written before is kept: make room and "
+            "run the same command again"
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_whole(path: AnyPath, data: bytes) -> None:

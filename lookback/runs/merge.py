@@ -28,7 +28,7 @@ from lookback.runs.records import (
 from lookback.runs.run import Run
 from lookback.runs.start import check_ours, find_damage
 from lookback.runs.status import read_status
-from lookback.runs.verify import find_problems, read_records, refuse
+from lookback.runs.verify import check_records, refuse
 
 
 def merge(
@@ -114,9 +114,8 @@ def _say_versions(folders: Folders, say: Callable[[str], None]) -> None:
 
 def _shards(folders: Folders) -> Iterator[tuple[AnyPath, int, Record]]:
     for source, manifest in folders.parts:
-        records, problems = read_records(source, manifest)
-        problems += find_problems(source, manifest, records)
-        refuse(source, problems + read_timings(source, manifest, records).problems)
+        records = check_records(source, manifest)
+        refuse(source, read_timings(source, manifest, records).problems)
         for shard, record in records.items():
             yield source, shard, record
 

@@ -27,14 +27,9 @@ from lookback.runs.layout import (
     read_table,
 )
 from lookback.runs.looks import Looks
-from lookback.runs.manifest import MANIFEST, Manifest
+from lookback.runs.manifest import MANIFEST
 from lookback.runs.records import Record, Timings, join_timings, read_timings
-from lookback.runs.verify import (
-    find_changes,
-    find_problems,
-    read_records,
-    refuse,
-)
+from lookback.runs.verify import check_records, find_changes, refuse
 from lookback.scores.base import get_scorer
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
@@ -90,11 +85,11 @@ class Run:
         self._folder_of: dict[int, AnyPath] = {}
         tables: dict[str, list[int]] = {table: [] for table in self.manifest.tables}
         for folder, manifest in folders.parts:
-            records, shards = _read_shards(folder, manifest)
+            records = check_records(folder, manifest)
             self._parts.append((folder, records))
-            for table, numbers in shards.items():
-                tables[table] += numbers
-                self._folder_of |= dict.fromkeys(numbers, folder)
+            self._folder_of |= dict.fromkeys(records, folder)
+            for table in manifest.tables:
+                tables[table] += [s for s, record in records.items() if table in record.tables]
         self._shards = {table: sorted(numbers) for table, numbers in tables.items()}
         self._verified: set[str] = set()
         self._clear()
@@ -451,18 +446,6 @@ class Run:
     def candidates_at(self, place: int) -> Candidates:
         """Return those of the item at a position of the split; only its shard is read."""
         return read_candidates(self._folder_of[place // SHARD], self.manifest, place)
-
-
-def _read_shards(
-    folder: AnyPath, manifest: Manifest
-) -> tuple[dict[int, Record], dict[str, list[int]]]:
-    """Return the records of a folder's shards, and of each table the shards that have it."""
-    records, problems = read_records(folder, manifest)
-    refuse(folder, problems + find_problems(folder, manifest, records))
-    return records, {
-        table: [shard for shard, one in records.items() if table in one.tables]
-        for table in manifest.tables
-    }
 
 
 def _numbers(column: pa.ChunkedArray) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from lookback.runs.jobs import holds_run, read_folders
 from lookback.runs.layout import RunError, read_table
 from lookback.runs.manifest import Manifest
 from lookback.runs.records import SAMPLED, Record
-from lookback.runs.verify import find_problems, read_records, refuse
+from lookback.runs.verify import check_records
 
 MISSING = "missing"
 """The status of a job that has not begun."""
@@ -109,8 +109,7 @@ def read_status(folder: AnyPath) -> Status:
 
 def _tally(folder: AnyPath, manifest: Manifest, whole: Manifest) -> Tally:
     """Return how far one folder is with the tables that the whole run is to have."""
-    records, problems = read_records(folder, manifest)
-    refuse(folder, problems + find_problems(folder, manifest, records))
+    records = check_records(folder, manifest)
     unscored = _lacking(records, [t for t in whole.tables if t not in SAMPLED])
     if manifest.status == "running":
         done, failed = _tried(folder, records)

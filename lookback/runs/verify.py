@@ -133,6 +133,13 @@ def _problem_of_record(manifest: Manifest, shard: int, record: Record | None) ->
     return f"names a table that the run has not ({unknown[0]:.40})" if unknown else None
 
 
+def check_records(folder: AnyPath, manifest: Manifest) -> dict[int, Record]:
+    """Return the records of a run's shards; raise RunError if the run is not as they say."""
+    records, problems = read_records(folder, manifest)
+    refuse(folder, problems + find_problems(folder, manifest, records))
+    return records
+
+
 def find_problems(
     folder: AnyPath, manifest: Manifest, records: Mapping[int, Record], every_byte: bool = False
 ) -> list[Problem]:

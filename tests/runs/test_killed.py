@@ -133,25 +133,35 @@ def test_jobs_with_workers_killed(tmp_path):
     assert verify(out).problems == []
 
 
-def test_orphans_end_with_their_parent(tmp_path):
-    """Two workers in the middle of their work, and a parent that cannot tell them."""
+def begin_waiting(folder):
+    """A process with two workers in the middle of their work, and the numbers of these."""
     plugin = ("--plugin", str(TESTS / "runs" / "waiting_engine.py"), "--engine", "waiting")
-    process = begin(
-        tmp_path / "run", *plugin, "--benchmark", "scenes-vqa", "--limit", "20", "--workers", "2"
-    )
+    process = begin(folder, *plugin, "--benchmark", "scenes-vqa", "--limit", "20", "--workers", "2")
     workers = []
     for line in process.stderr:
         workers += [int(line.split()[1])] if line.startswith(b"asked ") else []
         if len(workers) == 2:
             break
-    process.kill()
+    assert len(set(workers)) == 2
+    return process, workers
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)]
+)
+def test_workers_end_with_their_parent(tmp_path, sent, status):
+    """Be it killed, when it cannot tell them, or stopped by Ctrl-C."""
+    process, workers = begin_waiting(tmp_path / "run")
+    process.send_signal(sent)
     try:
-        status, _ = end(process)  # comes to an end when both are gone
+        found, said = end(process)  # comes to an end when both are gone
     except subprocess.TimeoutExpired:
         for worker in workers:
             os.kill(worker, signal.SIGKILL)
         pytest.fail("the workers go on without their parent")
-    assert (status, len(set(workers))) == (-signal.SIGKILL, 2)
+    assert found == status
+    assert "Traceback" not in said
+    lock(tmp_path / "run").release()
 
 
 def test_a_second_process_is_refused(tmp_path):

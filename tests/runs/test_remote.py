@@ -21,7 +21,7 @@ from toy_engine import ToyEngine
 from lookback.io.storage import RemotePath, names_in, to_path
 from lookback.report import report
 from lookback.runs import Run, open_run, open_runs
-from lookback.runs.layout import LOCK, RunError, replacing, shard_path
+from lookback.runs.layout import LOCK, TEMPORARY, RunError, shard_path
 from lookback.runs.locks import lock
 from lookback.runs.manifest import Job
 from lookback.runs.merge import merge
@@ -224,7 +224,7 @@ def test_processes_do_not_share_memory(memory):
 def test_what_a_killed_process_had_not_sent_is_removed_after_a_day(memory, monkeypatch, tmp_path):
     """Files wait on this machine until they are sent; those of the last day may be in use."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    old, new = (replacing(memory / "run" / "items" / "00000.parquet").temporary for _ in range(2))
+    old, new = (tmp_path / f"{TEMPORARY}00000.parquet.{name}" for name in ("old", "new"))
     others = tmp_path / "mine.txt"
     for path in (old, new, others):
         path.write_text("half")

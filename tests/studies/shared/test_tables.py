@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from lookback.runs.layout import replacing
+from lookback.runs.layout import TEMPORARY
 from lookback.studies import Result
 from lookback.studies.common.tables import Cell, Table, csv_of, mark_best, rows_of_columns, write
 
@@ -176,7 +176,7 @@ def test_no_cell_breaks_its_row_in_csv():
 
 
 def test_halves_of_files_that_a_killed_study_left_are_removed_after_a_day(tmp_path):
-    left = replacing(tmp_path / "main.csv").temporary
+    left = tmp_path / f"{TEMPORARY}main.csv.x"
     left.write_text("half")
     write("other", Result([{"a": 1}]), tmp_path)
     assert left.exists()  # another process may be writing it

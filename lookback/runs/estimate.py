@@ -21,21 +21,13 @@ BYTES_A_TOKEN = 21  # measured on sampled runs: 4 signals of 4 bytes, ids and wo
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will take, from its first items.
-
-    Attributes:
-        items: how many items it has.
-        tried: how many of them were tried.
-        seconds: for the whole run.
-        megabytes: on disk.
-        failed: how many of those tried failed.
-    """
+    """What a run will take, from its first items."""
 
     items: int
     tried: int
-    seconds: float
+    seconds: float  # for the whole run
     megabytes: float
-    failed: int
+    failed: int  # of those tried
 
 
 def estimate(plan: Plan, workers: int = 1, tries: int = 3, job: Job | None = None) -> Estimate:

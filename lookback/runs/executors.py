@@ -42,19 +42,12 @@ THIS_MACHINE = "this machine"
 
 @dataclass(frozen=True)
 class EngineInfo:
-    """What an executor knows of a loaded model.
-
-    Attributes:
-        identity: which model it is.
-        defaults: its family's alpha and lam.
-        in_flight: how many items it is asked about at once.
-        node: on which machine it is.
-    """
+    """What an executor knows of a loaded model."""
 
     identity: Identity
-    defaults: Mapping[str, float]
-    in_flight: int = 1
-    node: str = THIS_MACHINE
+    defaults: Mapping[str, float]  # its family's alpha and lam
+    in_flight: int = 1  # items that it is asked about at once
+    node: str = THIS_MACHINE  # that it is on
 
     @classmethod
     def of(cls, engine: Engine, in_flight: int = 1) -> EngineInfo:
@@ -63,14 +56,9 @@ class EngineInfo:
 
 @dataclass(frozen=True)
 class ShardBatch:
-    """Shards that a worker makes together.
+    """Shards that a worker makes together."""
 
-    Attributes:
-        plan: what to do; may name more scorers than when the worker was started.
-        shards: their numbers.
-    """
-
-    plan: Plan
+    plan: Plan  # may name more scorers than when the worker was started
     shards: tuple[int, ...]
 
 
@@ -92,12 +80,7 @@ class Executor(ABC):
 
     @abstractmethod
     def run(self, batches: Sequence[ShardBatch], report: Report) -> None:
-        """Make all batches.
-
-        Raises:
-            RunError: workers died repeatedly.
-            Exception: what stopped a worker.
-        """
+        """Make all batches; raise what stopped a worker, or RunError if they die repeatedly."""
 
     def close(self) -> None:  # noqa: B027  (nothing to do for this process)
         """End all workers, whatever they are doing."""
@@ -144,12 +127,8 @@ class PoolWorker(ABC):
 class WorkerPool(Executor):
     """Several workers, each with a model of its own, which take batch after batch.
 
-    A batch whose worker died is made again; an error of a worker ends the run.
-
-    Args:
-        start: starts a worker.
-        workers: how many there are at most.
-        say: called with a line that a user should know.
+    A batch whose worker died is made again; an error of a worker ends the run. `start` starts a
+    worker, of which there are at most `workers`; `say` is called with lines for the user.
     """
 
     def __init__(
@@ -268,11 +247,8 @@ class WorkerPool(Executor):
 class ProcessWorker(PoolWorker):
     """A process of this machine, which writes its shards itself.
 
-    Args:
-        plan: what it loads.
-        folder: of the run.
-        workers: how many share the cores: also those that have no work, as another number of
-            threads rounds differently.
+    It has its share of the cores of `workers`, also if some of them have no work: another number of
+    threads rounds differently.
     """
 
     def __init__(self, plan: Plan, folder: AnyPath, workers: int) -> None:

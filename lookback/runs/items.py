@@ -22,21 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Question:
-    """What the model is shown and asked.
-
-    Attributes:
-        item: which it is about.
-        place: the item's position in the split.
-        conversation: with its images.
-        source: what A_t is measured on.
-        image: the id of the item that the images belong to; None for none.
-    """
+    """What the model is shown and asked about an item."""
 
     item: Item
-    place: int
+    place: int  # the item's position in the split
     conversation: Conversation
-    source: str | None
-    image: str | None
+    source: str | None  # what A_t is measured on
+    image: str | None  # the id of the item that the images belong to
 
 
 class Questions:
@@ -89,14 +81,10 @@ def _same(first: Image, second: Image) -> bool:
 
 
 class ItemLookup:
-    """The items of a run, read again from its benchmark: a run keeps names of images alone.
-
-    Attributes:
-        reason: why they cannot be read; empty if they can.
-    """
+    """The items of a run, read again from its benchmark: a run keeps names of images alone."""
 
     def __init__(self, run: Run) -> None:
-        self.reason = ""
+        self.reason = ""  # why they cannot be read
         self._items: Sequence[Item] = ()
         self._names: dict[int, str] = {}
         try:

@@ -22,17 +22,11 @@ from lookback.runs.manifest import MANIFEST, Job, Manifest, find_difference
 
 @dataclass(frozen=True)
 class Folders:
-    """Where the shards of a run are.
+    """Where the shards of a run are."""
 
-    Attributes:
-        manifest: the whole run's.
-        parts: the folders with shards, each with its manifest: those of jobs, or the run's own.
-        missing: the indices of jobs that have not begun.
-    """
-
-    manifest: Manifest
-    parts: Sequence[tuple[AnyPath, Manifest]]
-    missing: Sequence[int] = ()
+    manifest: Manifest  # the whole run's
+    parts: Sequence[tuple[AnyPath, Manifest]]  # the folders of jobs, or the run's own
+    missing: Sequence[int] = ()  # the indices of jobs that have not begun
 
     @property
     def jobs(self) -> int:

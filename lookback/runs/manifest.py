@@ -35,19 +35,14 @@ class Job:
     """One of the jobs that make a run together: `lookback run --shard 3/16`.
 
     Counted from 0, as Kubernetes does (JOB_COMPLETION_INDEX): the jobs of 16 are 0/16 to 15/16.
-
-    Attributes:
-        index: which, from 0.
-        of: how many there are.
-        items, shards: how many of them the whole run has.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     index: int
     of: int
-    items: int = 0
-    shards: int = 0
+    items: int = 0  # of the whole run
+    shards: int = 0  # of the whole run
 
     def __post_init__(self) -> None:
         for value in (self.index, self.of, self.items, self.shards):
@@ -98,51 +93,31 @@ class Job:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a run says of itself.
-
-    Attributes:
-        settings: all that decides the results: model, benchmark, split, sampling, image, source.
-        defaults: the model family's alpha and lam.
-        items: how many items there are.
-        done: how many were tried.
-        failed: how many of them failed.
-        left_out: how many more the data have that cannot be read.
-        status: "running"; once every item was tried "finished", or "failed" if all of them failed.
-        shards: the numbers of its shards, those that are still to be made too.
-        scorers: those that need a model and are recorded, each with its settings.
-        looks: of how many items, the first ones, it has where their picks looked.
-        job: which part of a run it is, if several jobs make that; items and shards are its own.
-        candidates: where candidates that were not drawn came from.
-        data: the folder or file of the benchmark's data.
-        title: what tables call the benchmark.
-        versions: of what the numbers depend on.
-        commit: of the code, with "+" if files were changed; None outside a checkout.
-        created: when it was started.
-        format: of the files.
-        id: the same for the same settings.
-    """
+    """What a run says of itself."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    settings: Mapping[str, Any]
-    defaults: Mapping[str, StrictInt | StrictFloat]
+    settings: Mapping[str, Any]  # all that decides the results
+    defaults: Mapping[str, StrictInt | StrictFloat]  # the model family's alpha and lam
     items: StrictInt
-    done: StrictInt = 0
-    failed: StrictInt = 0
-    left_out: StrictInt = 0
+    done: StrictInt = 0  # how many items were tried
+    failed: StrictInt = 0  # how many of these failed
+    left_out: StrictInt = 0  # how many more the data have that cannot be read
+    # Once every item was tried "finished", or "failed" if all of them failed.
     status: Literal["running", "finished", "failed"] = "running"
-    shards: Sequence[StrictInt] = ()
+    shards: Sequence[StrictInt] = ()  # those that are still to be made too
+    # Those that need a model and are recorded, each with its settings.
     scorers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    looks: StrictInt = 0
-    job: Job | None = None
-    candidates: str | None = None
-    data: str | None = None
-    title: str | None = None
+    looks: StrictInt = 0  # of how many items, the first ones, it has where their picks looked
+    job: Job | None = None  # which part of a run it is; items and shards are then its own
+    candidates: str | None = None  # where candidates that were not drawn came from
+    data: str | None = None  # the folder or file of the benchmark's data
+    title: str | None = None  # what tables call the benchmark
     versions: Mapping[str, str] = field(default_factory=dict)
-    commit: str | None = None
+    commit: str | None = None  # of the code, with "+" if files were changed
     created: str = ""
     format: StrictInt = FORMAT
-    id: str = ""
+    id: str = ""  # the same for the same settings
 
     def __post_init__(self) -> None:
         if any(shard < 0 for shard in self.shards) or len({*self.shards}) < len(self.shards):

@@ -80,10 +80,8 @@ class Cluster:
 class Actor:
     """A worker, inside an actor's process.
 
-    Args:
-        plan: what it loads.
-        directory: in which the command was called: paths are relative to it.
-        version: of the package that called; another would read and write other things.
+    Paths are relative to `directory`, where the command was called. `version` is that of the
+    caller's package: another one would read and write other things.
     """
 
     def __init__(self, plan: Plan, directory: str, version: str) -> None:

@@ -48,21 +48,13 @@ LONGEST_MS = 1e12
 
 @dataclass(frozen=True)
 class Problem:
-    """A file of a run that is not as it was written.
+    """A file of a run that is not as it was written."""
 
-    Attributes:
-        file: its path in the run's folder.
-        problem: what is wrong with it.
-        remedy: what to do.
-        shard: the shard that it belongs to; -1 if to none.
-        tables: those of the shard that must be made again; of timings, the stages.
-    """
-
-    file: str
+    file: str  # its path in the run's folder
     problem: str
     remedy: str = REMAKE
-    shard: int = -1
-    tables: tuple[str, ...] = ()
+    shard: int = -1  # that it belongs to; -1 if to none
+    tables: tuple[str, ...] = ()  # of the shard that must be made again; of timings, the stages
 
     def __str__(self) -> str:
         return f"{self.file} {self.problem}: {self.remedy}"
@@ -81,18 +73,12 @@ class TableRecord:
 
 @dataclass(frozen=True)
 class Record:
-    """A complete shard.
-
-    Attributes:
-        run: the id of the run that it belongs to.
-        first, last: the positions of its first and its last item.
-        tables: what was written of each.
-    """
+    """A complete shard."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    run: str
-    first: int
+    run: str  # the id of the run that it belongs to
+    first: int  # the position of its first item
     last: int
     tables: Mapping[str, TableRecord]
 
@@ -162,7 +148,7 @@ def write_shard(
     """Write tables of a shard, then its record: the first time items and candidates together.
 
     Args:
-        folder: of the run; its manifest is there.
+        folder: of the run, with its manifest.
         shard: its number.
         tables: the rows of each; other tables that the shard has stay.
         timings: what took how long, by stage.
@@ -235,19 +221,12 @@ def forget_timings(folder: AnyPath, shard: int, stages: Collection[str]) -> None
 
 @dataclass(frozen=True)
 class Timings:
-    """The timings of a run's folder.
+    """The timings of a run's folder."""
 
-    Attributes:
-        files: the rows of each file, by its name.
-        problems: what is not as it was written.
-        unrecorded: how many files have no record, so that they cannot be verified.
-        of: how many files there should be.
-    """
-
-    files: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    files: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # rows by file name
     problems: list[Problem] = field(default_factory=list)
-    unrecorded: int = 0
-    of: int = 0
+    unrecorded: int = 0  # files without a record, which cannot be verified
+    of: int = 0  # files that there should be
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -267,13 +246,7 @@ def join_timings(parts: Iterable[Timings]) -> Timings:
 
 
 def read_timings(folder: AnyPath, manifest: Manifest, records: Mapping[int, Record]) -> Timings:
-    """Read the timings of a run's complete shards.
-
-    Args:
-        folder: of the run.
-        manifest: the run's.
-        records: of its complete shards; a stage counts once its table is in them.
-    """
+    """Read the timings of the stages whose tables are in the records of complete shards."""
     known = {record_path(folder, shard).name for shard in manifest.shards}
     expected = {
         timing_path(folder, stage, shard).name

@@ -35,17 +35,11 @@ NOTHING = Signals(np.empty(0, np.int64), (), _NONE, _NONE, _NONE, _NONE)
 
 @dataclass(frozen=True)
 class ProvidedResponse:
-    """A response that exists already.
-
-    Attributes:
-        text: the response.
-        token_ids: its tokens, where it is known how the model spelled it.
-        finish: why it ended.
-    """
+    """A response that exists already."""
 
     text: str
-    token_ids: list[int] | None = None
-    finish: str = "given"
+    token_ids: list[int] | None = None  # where it is known how the model spelled it
+    finish: str = "given"  # why it ended
 
     @property
     def empty(self) -> bool:
@@ -54,15 +48,10 @@ class ProvidedResponse:
 
 
 class CandidateSource(ABC):
-    """Candidates for each item.
+    """Candidates for each item."""
 
-    Attributes:
-        identity: its part of the run's settings; None if the model draws them.
-        uses: the engine's ability that it needs.
-    """
-
-    identity: dict[str, Any] | None = None
-    uses: Ability = "score"
+    identity: dict[str, Any] | None = None  # in the run's settings; None if the model draws them
+    uses: Ability = "score"  # the engine's ability that it needs
 
     def places(self, items: Sequence[Item]) -> list[int]:
         """Return the positions of the items that it has candidates for."""

@@ -51,21 +51,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Summary:
-    """How a run ended.
-
-    Attributes:
-        run: the run.
-        items: how many items it has.
-        failed: (id, error) of those that failed, and of scores that did.
-        worked: how many pieces of work this call did; 0 if all was done before.
-        left_out: how many lines of one's own data could not be used.
-    """
+    """How a run ended."""
 
     run: Run
     items: int
-    failed: list[tuple[str, str]]
-    worked: int
-    left_out: int = 0
+    failed: list[tuple[str, str]]  # (id, error) of items that failed, and of scores that did
+    worked: int  # pieces of work that this call did
+    left_out: int = 0  # lines of one's own data that could not be used
 
 
 def start(
@@ -264,14 +256,7 @@ def _say_photographs(worker: Worker, engine: EngineInfo, say: Say) -> None:
 
 
 class PendingWork:
-    """What a run lacks.
-
-    Attributes:
-        shards: those that lack a table.
-        total: how many pieces of work a whole run is.
-        done: how many of them are done.
-        worked: how many of these were done by `run`.
-    """
+    """What a run lacks, in pieces of work: a table of an item."""
 
     def __init__(self, manifest: Manifest, worker: Worker) -> None:
         tables = [table for table in manifest.tables if table != "candidates"]  # with the items
@@ -283,10 +268,10 @@ class PendingWork:
 
         lists = each(worker.folder, find_missing, manifest.shards)
         missing = dict(zip(manifest.shards, lists, strict=True))
-        self.shards = [shard for shard, left in missing.items() if left]
+        self.shards = [shard for shard, left in missing.items() if left]  # that lack a table
         self.total = manifest.items * len(tables)
         self.done = self.total - sum(sizes[shard] * len(left) for shard, left in missing.items())
-        self.worked = 0
+        self.worked = 0  # pieces done by `run`
 
     def run(self, executor: Executor, batches: list[ShardBatch], progress: Progress | None) -> None:
         def report(count: int) -> None:

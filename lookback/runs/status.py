@@ -21,33 +21,18 @@ MISSING = "missing"
 
 @dataclass(frozen=True)
 class Tally:
-    """How far a run is, or one of its jobs.
+    """How far a run is, or one of its jobs."""
 
-    Attributes:
-        status: "running", "finished" or "failed"; of a job that has not begun "missing".
-        items: how many there are to try; None of a job that has not begun.
-        done: how many were tried.
-        failed: how many of these failed.
-        unscored: of each table beside items and candidates, for how many of those tried it is not
-            made yet; only of tables that lack any.
-    """
-
-    status: str
-    items: int | None = None
+    status: str  # as in the manifest; `MISSING` of a job that has not begun
+    items: int | None = None  # None of a job that has not begun
     done: int = 0
     failed: int = 0
-    unscored: dict[str, int] | None = None
+    unscored: dict[str, int] | None = None  # items done that lack a table, by table
 
 
 @dataclass(frozen=True)
 class Status:
-    """How far a run is.
-
-    Attributes:
-        id: the run's.
-        whole: of all of it.
-        jobs: of each job, by its index; none of a run without jobs.
-    """
+    """How far a run is, and each of its jobs, if it has any."""
 
     id: str
     whole: Tally
@@ -55,7 +40,6 @@ class Status:
 
     @property
     def missing(self) -> int:
-        """How many items were not tried."""
         return (self.whole.items or 0) - self.whole.done
 
     @property
@@ -74,7 +58,6 @@ class Status:
 
     @property
     def remedy(self) -> str:
-        """What to do about what is missing."""
         if not self.jobs:
             return "run the same `lookback run` again"
         count = len(self.jobs)
@@ -146,21 +129,11 @@ def ranges(numbers: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run as `lookback runs list` shows it, by its manifest alone.
+    """A run as `lookback runs list` shows it, by its manifest alone."""
 
-    Attributes:
-        run: its folder.
-        problem: why nothing else is known of it; None if its manifest can be read.
-        id, benchmark, model, image, status, created: as the manifest has them.
-        items: how many it is to have.
-        n: how many candidates were drawn for each; None if they came from elsewhere.
-        seed: of the drawing.
-        bytes: all files in its folder.
-    """
-
-    run: str
-    bytes: int
-    problem: str | None = None
+    run: str  # its folder
+    bytes: int  # of all files in it
+    problem: str | None = None  # why nothing below is known
     id: str | None = None
     benchmark: str | None = None
     model: str | None = None
@@ -168,7 +141,7 @@ class ListedRun:
     status: str | None = None
     created: str | None = None
     items: int | None = None
-    n: int | None = None
+    n: int | None = None  # None if candidates came from elsewhere
     seed: int | None = None
 
 
@@ -210,18 +183,15 @@ def _list_run(folder: AnyPath) -> ListedRun:
     except RunError as error:
         return ListedRun(str(folder), size, str(error))
     settings = manifest.settings
-    drawn = settings.get("sampling") or {}
+    sampling = settings.get("sampling") or {}
     return ListedRun(
         str(folder),
         size,
-        None,
-        manifest.id,
-        str(settings["benchmark"]),
-        str(settings["model"]),
-        str(settings["image"]),
-        manifest.status,
-        manifest.created,
-        manifest.items,
-        drawn.get("n"),
-        drawn.get("seed"),
+        id=manifest.id,
+        **{name: str(settings[name]) for name in ("benchmark", "model", "image")},
+        status=manifest.status,
+        created=manifest.created,
+        items=manifest.items,
+        n=sampling.get("n"),
+        seed=sampling.get("seed"),
     )

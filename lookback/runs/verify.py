@@ -30,29 +30,18 @@ from lookback.runs.records import (
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of comparing every byte of a run.
-
-    Attributes:
-        manifest: the run's.
-        shards: how many of its shards are there.
-        of: how many it is to have.
-        files: how many tables they have.
-        bytes: how large these are together.
-        problems: what is not as it was written.
-        unrecorded_timings: how many files of timings have no record, so cannot be verified.
-    """
+    """The result of comparing every byte of a run."""
 
     manifest: Manifest
-    shards: int
-    of: int
-    files: int
-    bytes: int
+    shards: int  # that are complete
+    of: int  # shards that it is to have
+    files: int  # tables of the complete shards
+    bytes: int  # of these
     problems: list[Problem]
-    unrecorded_timings: int = 0
+    unrecorded_timings: int = 0  # files of timings without a record, which cannot be verified
 
     @property
     def ok(self) -> bool:
-        """Whether all that is there is as it was written."""
         return not self.problems
 
     def to_dict(self) -> dict[str, Any]:

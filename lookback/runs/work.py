@@ -40,16 +40,10 @@ Report = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to the question about an item.
+    """The answer to the question about an item."""
 
-    Attributes:
-        head: the item's row, with its error if it failed.
-        candidates: None if it failed.
-        timing: how long it took.
-    """
-
-    head: dict[str, Any]
-    candidates: Candidates | None
+    head: dict[str, Any]  # the item's row, with its error if it failed
+    candidates: Candidates | None  # None if it failed
     timing: dict[str, Any]
 
 

@@ -303,18 +303,25 @@ def _serve(plan: Plan, folder: AnyPath, pipe: Any) -> None:
     """Make the batches that come through a pipe; send pieces done, None after each batch."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends us
     threading.Thread(target=_die_with_parent, daemon=True).start()
+
+    def send(message: Any) -> None:
+        try:
+            pipe.send(message)
+        except OSError:  # the parent is gone; raised, it would be an item's error in the run
+            os._exit(1)
+
     try:
         from lookback.runs.work import Worker
 
         worker = Worker(plan, folder)
-        pipe.send(worker.load())
+        send(worker.load())
         while True:
             batch: ShardBatch = pipe.recv()
             worker.plan = batch.plan
-            worker.work(batch.shards, pipe.send)
-            pipe.send(None)
+            worker.work(batch.shards, send)
+            send(None)
     except BaseException as error:
-        pipe.send(portable(error))
+        send(portable(error))
 
 
 def _die_with_parent() -> None:

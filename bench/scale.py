@@ -20,7 +20,7 @@ from rich.progress import track
 from rich.table import Table
 
 from lookback.runs.plan import Plan
-from lookback.runs.ray_workers import Cluster, import_ray
+from lookback.runs.ray_executor import Cluster, import_ray
 from lookback.runs.start import start
 
 ITEMS, ROUNDS = 120, 2

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from made_runs import make_run, write_shard
-from runs.test_formats import downgrade
 
 from lookback.benchmarks.base import get_benchmark
 from lookback.integrations.exports import FORMATS, base, inspect_ai
@@ -153,20 +152,11 @@ class TestJsonl:
         assert first["candidates"][0]["entropy"][0] is None
         assert said.metrics == {"lookback": None, "oracle": None}
 
-    def test_a_control_and_a_run_of_format_1(self, run, tmp_path):
+    def test_a_control(self, run, tmp_path):
         for image in ("none", "random"):
             control = make_run(tmp_path / image, items=3, n=2, image=image, controls=run)
             export("jsonl", Request(control, tmp_path / f"{image}.jsonl"), quiet)
         assert lines_of(tmp_path / "none.jsonl")[0]["image"] is None
-        made = make_run(tmp_path / "old", items=3, n=2)
-        scores = made.scores("lookback")
-        downgrade(tmp_path / "old")
-        export("jsonl", Request(Run(tmp_path / "old"), tmp_path / "old.jsonl"), quiet, signals=True)
-        lines = lines_of(tmp_path / "old.jsonl")
-        assert [line["messages"] for line in lines] == [None] * 3
-        told = [[one["scores"]["lookback"] for one in line["candidates"]] for line in lines]
-        np.testing.assert_allclose(told, scores, rtol=1e-12)
-        assert len(lines[0]["candidates"][0]["visual_lookback"]) > 0
 
     def test_a_run_in_which_every_item_failed(self, command, tmp_path):
         make_run(tmp_path / "run", items=2, n=2, failed=(0, 1))

@@ -1,4 +1,4 @@
-"""The commands about runs that are there: `runs list`, `verify`, `status` and `merge`."""
+"""The commands about existing runs: `runs list`, `verify`, `status` and `merge`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from lookback.cli.terminal import (
     show_verification,
 )
 
-runs_app = typer.Typer(help="Look after runs that are there.", no_args_is_help=True)
+BreakLock = Annotated[
+    bool,
+    typer.Option(
+        "--break-lock", help="In an object store: remove the lock that a killed process left."
+    ),
+]
+runs_app = typer.Typer(help="List, verify and merge existing runs.", no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
 
 
@@ -28,7 +34,7 @@ def list_runs(
         list[str] | None,
         typer.Argument(
             metavar="FOLDER",
-            help="Folders to look in and below, here or at s3://, gs://, ...; by default runs.",
+            help="Folders to search, here or at s3://, gs://, ...; by default runs.",
             show_default=False,
         ),
     ] = None,
@@ -36,53 +42,53 @@ def list_runs(
 ) -> None:
     """List the runs below folders: benchmark, model, items, N, status and size.
 
-    The exit status is 3 if a manifest cannot be read. (`runs verify` looks at all other files.)
+    The exit status is 3 if a manifest cannot be read. (`runs verify` checks all other files.)
     """
     from dataclasses import asdict
 
-    from lookback.runs.opening import list_runs as find
+    from lookback.runs.status import list_runs as find
 
-    found = find(folders or ["runs"])
+    runs = find(folders or ["runs"])
     if as_json:
-        print_json([asdict(one) for one in found])
+        print_json([asdict(run) for run in runs])
     else:
-        show_runs(found)
-    if any(one.problem for one in found):
+        show_runs(runs)
+    if any(run.problem for run in runs):
         raise typer.Exit(FAILED)
 
 
 @runs_app.command("verify")
 def verify_runs(runs: RunFolders, as_json: Json = False) -> None:
     """Compare every byte of runs with what was recorded when they were written."""
-    from lookback.runs.opening import find_runs
+    from lookback.runs.run import find_runs
     from lookback.runs.verify import verify
 
-    found = {str(folder): verify(folder) for folder in find_runs(runs)}
+    results = {str(folder): verify(folder) for folder in find_runs(runs)}
     if as_json:
-        print_json([{"run": name} | one.to_dict() for name, one in found.items()])
+        print_json([{"run": name} | result.to_dict() for name, result in results.items()])
     else:
-        for name, one in found.items():
-            show_verification(name, one)
-    if not all(one.ok for one in found.values()):
+        for name, result in results.items():
+            show_verification(name, result)
+    if not all(result.ok for result in results.values()):
         raise typer.Exit(1)
 
 
 @runs_app.command("status")
-def tell_status(runs: RunFolders, as_json: Json = False) -> None:
-    """How many items were tried, failed and are missing; and which jobs of --shard are.
+def show_runs_status(runs: RunFolders, as_json: Json = False) -> None:
+    """Show how many items were tried, failed and are missing, and which jobs of --shard to run.
 
     The exit status is 3 unless every item of all runs was tried and none failed.
     """
-    from lookback.runs.opening import find_runs
+    from lookback.runs.run import find_runs
     from lookback.runs.status import read_status
 
-    found = {str(folder): read_status(folder) for folder in find_runs(runs)}
+    states = {str(folder): read_status(folder) for folder in find_runs(runs)}
     if as_json:
-        print_json([{"run": name} | one.to_dict() for name, one in found.items()])
+        print_json([{"run": name} | status.to_dict() for name, status in states.items()])
     else:
-        for name, one in found.items():
-            show_status(name, one)
-    if not all(one.complete for one in found.values()):
+        for name, status in states.items():
+            show_status(name, status)
+    if not all(status.complete for status in states.values()):
         raise typer.Exit(FAILED)
 
 
@@ -93,15 +99,16 @@ def merge_runs(
         str | None,
         typer.Option(
             metavar="PATH",
-            help="The new run's folder; by default RUN-merged.",
+            help="Folder of the new run; by default RUN-merged.",
             show_default=False,
         ),
     ] = None,
+    break_lock: BreakLock = False,
     as_json: Json = False,
 ) -> None:
-    """One plain run of all jobs, with the bytes that one process would have written.
+    """Make one plain run of all jobs, with the bytes that one process would have written.
 
-    The jobs' folders stay as they are. (To read a run it need not be merged.)
+    The jobs' folders stay as they are. (A run need not be merged to be read.)
     """
     from lookback.io.storage import to_path
     from lookback.runs.merge import merge
@@ -109,11 +116,11 @@ def merge_runs(
     folder = to_path(run)
     target = to_path(out) if out else folder.with_name(f"{folder.name}-merged")
     with long_progress(f"merging to {target}", "shards") as bar:
-        made = merge(folder, target, progress=bar, say=say)
-    manifest = made.manifest
+        merged = merge(folder, target, break_lock=break_lock, progress=bar, say=say)
+    manifest = merged.manifest
     counts = {"items": manifest.items, "failed": manifest.failed, "shards": len(manifest.shards)}
     if as_json:
-        print_json({"run": str(target), "id": made.id, "status": manifest.status} | counts)
+        print_json({"run": str(target), "id": merged.id, "status": manifest.status} | counts)
     else:
         words = ", ".join(
             (f"{counts['items']} items", f"{counts['shards']} shards", f"{counts['failed']} failed")

@@ -24,12 +24,13 @@ from lookback.cli.options import (
     count_drawn,
     option,
 )
+from lookback.cli.kept_runs import BreakLock
 from lookback.cli.ray import InFlight, Ray, RayCommand, RayCpus, RayGpus, parse_cluster
 from lookback.cli.terminal import FAILED, console, duration, long_progress, print_json, say
 from lookback.io.storage import to_path
 
 if TYPE_CHECKING:
-    from lookback.runs.job import Job
+    from lookback.runs.manifest import Job
     from lookback.runs.plan import Plan
     from lookback.runs.start import Summary
 
@@ -133,6 +134,7 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try items again that failed before.")
     ] = False,
+    break_lock: BreakLock = False,
     as_json: Json = False,
 ) -> None:
     """Candidates for every item of a benchmark, with their signals, kept in a folder.
@@ -140,7 +142,7 @@ def run(
     With --data FILE and no --benchmark, of a file of your own: .jsonl, .csv or .parquet.
     Safe to interrupt: run the same command again to resume.
     """
-    from lookback.runs.job import Job
+    from lookback.runs.manifest import Job
 
     why = "each worker reads it, and so does a run that goes on"
     refuse_stdin("--candidates", options.candidates, why)
@@ -164,6 +166,7 @@ def run(
             cluster=cluster,
             retry_failed=retry_failed,
             job=job,
+            break_lock=break_lock,
             progress=bar,
             say=say,
         )

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from lookback.engines.common.options import Progress
-    from lookback.runs.opening import ListedRun
-    from lookback.runs.status import Status, Tally
+    from lookback.runs.status import ListedRun, Status, Tally
     from lookback.runs.verify import Verification
 
 FAILED = 3

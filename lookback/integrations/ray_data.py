@@ -23,8 +23,7 @@ import pyarrow as pa
 from lookback.conversations import Conversation
 from lookback.engines import check_sampling, load, require
 from lookback.errors import check_texts, error_line
-from lookback.runs.given import Given
-from lookback.runs.sources import item_seed, scored
+from lookback.runs.sources import ProvidedResponse, item_seed, scored
 from lookback.scores.base import get_scorer
 from lookback.signals import SIGNALS, Asked, Candidates
 
@@ -166,8 +165,8 @@ class Scorer:
     def _score(self, conversation: Conversation, responses: Any) -> Candidates:
         if isinstance(responses, str):
             raise TypeError("responses must be a list of texts, not a text")
-        given = [Given(text) for text in check_texts("responses", responses)]
-        return scored(self.engine, conversation, self.source, given)
+        provided = [ProvidedResponse(text) for text in check_texts("responses", responses)]
+        return scored(self.engine, conversation, self.source, provided)
 
     def _row(
         self, conversation: Conversation | Exception, candidates: Candidates | Exception

@@ -30,7 +30,7 @@ from lookback.pages import image_uri
 from lookback.pages.blocks import pack
 from lookback.pages.look import look_head, look_numbers
 from lookback.runs import Run
-from lookback.runs.again import item_images
+from lookback.runs.items import item_images
 from lookback.scores.formula import Array
 from lookback.signals import SIGNALS
 from lookback.studies import Runs

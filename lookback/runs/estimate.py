@@ -1,4 +1,4 @@
-"""What a run will take, said beforehand from its first items."""
+"""Estimate what a run will take, from its first items."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from lookback.runs.job import Job
 from lookback.runs.layout import RunError
+from lookback.runs.manifest import Job
 from lookback.runs.plan import Plan
 from lookback.runs.start import check_workers
 from lookback.runs.work import Worker
@@ -21,21 +21,13 @@ BYTES_A_TOKEN = 21  # measured on sampled runs: 4 signals of 4 bytes, ids and wo
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will take, from its first items.
-
-    Attributes:
-        items: how many items it has.
-        tried: how many of them were tried.
-        seconds: for the whole run.
-        megabytes: on disk.
-        failed: how many of those tried failed.
-    """
+    """What a run will take, from its first items."""
 
     items: int
     tried: int
-    seconds: float
+    seconds: float  # for the whole run
     megabytes: float
-    failed: int
+    failed: int  # of those tried
 
 
 def estimate(plan: Plan, workers: int = 1, tries: int = 3, job: Job | None = None) -> Estimate:
@@ -45,25 +37,25 @@ def estimate(plan: Plan, workers: int = 1, tries: int = 3, job: Job | None = Non
     worker.load()
     places = worker.places_in(worker.shards if job is None else job.share(worker.shards))
     looked = len({*worker.places[: plan.look]}.intersection(places))
-    total, many = len(places), worker.in_flight
+    total, in_flight = len(places), worker.in_flight
     if total < 2:
         raise RunError(f"there is nothing to estimate for {total} items: run it")
-    first, *others = places[: max(tries, many) + 1]
+    first, *others = places[: max(tries, in_flight) + 1]
     trials = _try(worker, [first])
     began = time.perf_counter()
-    for i in range(0, len(others), many):
-        trials += _try(worker, others[i : i + many])
-    looking = sum(one.looking for one in trials[1:])
+    for i in range(0, len(others), in_flight):
+        trials += _try(worker, others[i : i + in_flight])
+    looking = sum(trial.looking for trial in trials[1:])
     per_item = (time.perf_counter() - began - looking) / len(others)
     seconds = (per_item * total + looking / len(others) * looked) / workers
-    bytes_per_token = BYTES_A_TOKEN + BYTES_PER_SHARE * max(one.layers for one in trials)
-    tokens = sum(one.tokens for one in trials) / len(trials)
-    failed = sum(one.failed for one in trials)
+    bytes_per_token = BYTES_A_TOKEN + BYTES_PER_SHARE * max(trial.layers for trial in trials)
+    tokens = sum(trial.tokens for trial in trials) / len(trials)
+    failed = sum(trial.failed for trial in trials)
     return Estimate(total, len(trials), seconds, tokens * total * bytes_per_token / 1e6, failed)
 
 
 class _Trial(NamedTuple):
-    """What came of an item: its tokens, the layers they are kept of, seconds to look, a failure."""
+    """The cost of an item: tokens, layers that are kept, seconds to look; and whether it failed."""
 
     tokens: int
     layers: int

@@ -1,4 +1,4 @@
-"""The folder of a run that jobs made, read as the run that they are together.
+"""Read the folder of a run that jobs make, as the run that they are together.
 
     OUT/job-00-of-16/   a run of its own; its manifest says which part of the whole it is
     OUT/job-01-of-16/
@@ -16,24 +16,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lookback.io.storage import AnyPath, each, names_in
-from lookback.runs.job import Job
 from lookback.runs.layout import RunError
-from lookback.runs.manifest import MANIFEST, Manifest, find_difference
+from lookback.runs.manifest import MANIFEST, Job, Manifest, find_difference
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Where the shards of a run are.
+    """Where the shards of a run are."""
 
-    Attributes:
-        manifest: the whole run's.
-        parts: the folders with shards, each with its manifest: those of jobs, or the run's own.
-        missing: the indices of jobs that have not begun.
-    """
-
-    manifest: Manifest
-    parts: Sequence[tuple[AnyPath, Manifest]]
-    missing: Sequence[int] = ()
+    manifest: Manifest  # the whole run's
+    parts: Sequence[tuple[AnyPath, Manifest]]  # the folders of jobs, or the run's own
+    missing: Sequence[int] = ()  # the indices of jobs that have not begun
 
     @property
     def jobs(self) -> int:
@@ -49,7 +42,7 @@ class Folders:
 
 
 def read_folders(folder: AnyPath) -> Folders:
-    """The run in a folder: made there, or by jobs in folders of its own.
+    """Return where the run in a folder is: made there, or by jobs in folders of its own.
 
     Raises:
         RunError: there is none, a manifest cannot be read, or jobs are of different runs.
@@ -68,24 +61,20 @@ def read_folders(folder: AnyPath) -> Folders:
 
 
 def find_jobs(folder: AnyPath) -> list[Job]:
-    """The jobs that have begun in a folder, by their index; those without a manifest have not."""
-    found = list(filter(None, map(Job.of_folder, names_in(folder))))
-    begun = each(folder, lambda job: (folder / job.name / MANIFEST).exists(), found)
-    jobs = [job for job, there in zip(found, begun, strict=True) if there]
+    """Return the jobs that have begun in a folder, by index; one without a manifest has not."""
+    named = list(filter(None, map(Job.of_folder, names_in(folder))))
+    begun = each(folder, lambda job: (folder / job.name / MANIFEST).exists(), named)
+    jobs = [job for job, has_begun in zip(named, begun, strict=True) if has_begun]
     return sorted(jobs, key=lambda job: (job.of, job.index))
 
 
 def holds_run(folder: AnyPath) -> bool:
-    """Whether a folder is a run, made there or by jobs."""
+    """Return whether a folder is a run, made there or by jobs."""
     return (folder / MANIFEST).exists() or bool(find_jobs(folder))
 
 
 def check_begin(out: AnyPath, job: Job | None) -> None:
-    """Refuse a folder in which a job, or a run without jobs, cannot begin.
-
-    Raises:
-        RunError: it has a run of the other kind, or of another number of jobs.
-    """
+    """Raise RunError for a folder with a run of the other kind, or of another number of jobs."""
     others = find_jobs(out)
     if job is None and others and not (out / MANIFEST).exists():
         raise RunError(
@@ -102,11 +91,7 @@ def check_begin(out: AnyPath, job: Job | None) -> None:
 
 
 def check_siblings(out: AnyPath, job: Job, manifest: Manifest) -> None:
-    """Refuse to begin a job of another run than those that have begun.
-
-    Raises:
-        RunError: a setting differs.
-    """
+    """Raise RunError if a job is of another run than those that have begun."""
     for other in find_jobs(out):
         if other.index != job.index:
             before = Manifest.read(out / other.name)
@@ -119,14 +104,14 @@ def check_siblings(out: AnyPath, job: Job, manifest: Manifest) -> None:
 def _check_jobs(
     folder: AnyPath, parts: Sequence[tuple[AnyPath, Manifest]], jobs: Sequence[Job]
 ) -> None:
-    """Refuse folders that are not jobs of one run."""
+    """Raise RunError for folders that are not jobs of one run."""
     _check_count(folder, jobs)
     owners: dict[int, Job] = {}
     for job, (path, manifest) in zip(jobs, parts, strict=True):
-        told = manifest.job
-        if told is None or (told.index, told.of) != (job.index, job.of):
+        own = manifest.job
+        if own is None or (own.index, own.of) != (job.index, job.of):
             raise RunError(
-                f"{str(path)!r} holds {f'job {told}' if told else 'a run without jobs'}, not job "
+                f"{str(path)!r} holds {f'job {own}' if own else 'a run without jobs'}, not job "
                 f"{job}: was it renamed? put it back, or move it away"
             )
         _check_same(folder, jobs[0], parts[0][1], job, manifest)
@@ -148,7 +133,7 @@ def _check_count(folder: AnyPath, jobs: Iterable[Job]) -> None:
 
 
 def _check_same(folder: AnyPath, first: Job, before: Manifest, job: Job, now: Manifest) -> None:
-    """Refuse two jobs of different runs; name the first setting that differs."""
+    """Raise RunError for jobs of different runs, naming the first setting that differs."""
     pairs: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = [
         (before.settings, now.settings),
         (_totals(before), _totals(now)),
@@ -176,34 +161,34 @@ def _check_same(folder: AnyPath, first: Job, before: Manifest, job: Job, now: Ma
 
 
 def _totals(manifest: Manifest) -> dict[str, int | None]:
-    """What every job knows of the whole run."""
+    """Return what every job knows of the whole run."""
     job = manifest.job
     items, shards = (job.items, job.shards) if job else (None, None)
     return {"number of items": items, "number of shards": shards, "left out": manifest.left_out}
 
 
 def _combine(manifests: Sequence[Manifest], complete: bool) -> Manifest:
-    """The manifest of the whole run, as one process would have written it."""
+    """Return the manifest of the whole run, as one process would have written it."""
     first = manifests[0]
     assert first.job is not None
-    scorers = {name: made for one in manifests for name, made in one.scorers.items()}
-    looks = max(one.looks for one in manifests)
+    scorers = {name: made for m in manifests for name, made in m.scorers.items()}
+    looks = max(m.looks for m in manifests)
     whole = replace(
         first,
         job=None,
         items=first.job.items,
-        done=sum(one.done for one in manifests),
-        failed=sum(one.failed for one in manifests),
-        shards=sorted(shard for one in manifests for shard in one.shards),
+        done=sum(m.done for m in manifests),
+        failed=sum(m.failed for m in manifests),
+        shards=sorted(shard for m in manifests for shard in m.shards),
         scorers=scorers,
         looks=looks,
-        created=min(one.created for one in manifests),
+        created=min(m.created for m in manifests),
         status="running",
     )
     # A job that lacks a scorer that others have is not done with the run that they are together.
     tried = complete and all(
-        one.status != "running" and one.scorers.keys() == scorers.keys() and one.looks == looks
-        for one in manifests
+        m.status != "running" and m.scorers.keys() == scorers.keys() and m.looks == looks
+        for m in manifests
     )
     if not tried:
         return whole

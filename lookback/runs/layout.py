@@ -1,36 +1,43 @@
-"""How a run lies on disk.
+"""The files of a run.
 
     manifest.json              what was asked for, with which versions, and how far it is
-    shards/00000.json          the record of a shard: it is there when this is, see records.py
+    shards/00000.json          the record of a complete shard, see records.py
     items/00000.parquet        a row per item: its messages, its truth, its error if it failed
     candidates/00000.parquet   a row per candidate: text, quality, its tokens' signals as lists
     scores/usc@5/00000.parquet a row per item: the scores of a scorer that needs a model
     looks/00000.parquet        a row per look: where the picks of the first items looked (--look)
     timings/sample-00000.json  what took how long; the only files that differ from run to run
 
-A shard holds the same items in every table. Every file is written whole under another name and then
-renamed (in an object store it is written whole): it is there or it is not. The tables' bytes follow
-from the run's settings alone.
+A shard holds the same items in every table. Every file is written under another name and then
+renamed (an object store has no half objects): it is there whole or not at all. The tables' bytes
+follow from the run's settings alone.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import tempfile
+import time
 import uuid
-from collections.abc import Iterable
-from contextlib import suppress
-from functools import cache
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import ValidationError
 
 from lookback.errors import one_line
 from lookback.io.storage import AnyPath, RemotePath, readable
-from lookback.signals import BY_LAYER, SIGNALS
+from lookback.signals import BY_LAYER, SIGNALS, Candidate, Candidates, Signals
+
+if TYPE_CHECKING:
+    from lookback.runs.manifest import Manifest
 
 ITEMS = pa.schema(
     [
@@ -83,14 +90,14 @@ LOOKS = pa.schema(
         ("error", pa.string()),
     ]
 )
-FORMAT_1 = {"visual_lookback": "lookback"}
-"""What columns were called in runs of format 1, which have neither `messages` nor `source`."""
 TOKEN_COLUMNS = ("token_ids", "tokens", *SIGNALS)
 HEAD_COLUMNS = tuple(name for name in CANDIDATES.names if name not in TOKEN_COLUMNS)
 OURS = ".lookback-"
 """How the names of files begin that a run needs only while it is written."""
 TEMPORARY = f"{OURS}tmp-"
 LOCK = f"{OURS}lock"
+ABANDONED = 24 * 3600
+"""Seconds after which an unfinished file belongs to no process that is still writing it."""
 REMAKE = "the same `lookback run` as before makes it again"
 """What to do about a shard that is lost or damaged."""
 SHARD = 10
@@ -101,15 +108,27 @@ class RunError(ValueError):
     """A run that cannot be read or written as asked; the message says why and what to do."""
 
 
+def describe_invalid(error: ValidationError) -> str:
+    """Return in a line what is wrong first with data that were read."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return f"it has no {where!r}"
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"it has an unknown {where!r}"
+    if first["type"] == "value_error":  # of a check of our own, which says all
+        return str(first["ctx"]["error"])
+    return one_line(f"its {where!r} is {first['input']!r:.60} ({first['msg']})")
+
+
 def shard_path(folder: AnyPath, table: str, shard: int) -> AnyPath:
-    """The file of one shard of a table."""
     return folder / table / f"{shard:05d}.parquet"
 
 
 def write_table(
     folder: AnyPath, table: str, shard: int, rows: list[dict[str, Any]], *, by_layer: bool = False
 ) -> tuple[int, str]:
-    """Write one table of a shard, whole or not at all; how many bytes it has, and their sha256.
+    """Write one table of a shard, whole or not at all; return its size in bytes and its sha256.
 
     With `by_layer` candidates have the column `LAYERS` too.
     """
@@ -131,7 +150,6 @@ def write_table(
 
 
 def checksum(path: AnyPath) -> str:
-    """The sha256 of a file."""
     if isinstance(path, RemotePath):
         return hashlib.sha256(path.read_bytes()).hexdigest()
     with open(path, "rb") as file:
@@ -141,7 +159,7 @@ def checksum(path: AnyPath) -> str:
 def read_table(
     folder: AnyPath, table: str, shard: int, columns: Iterable[str] | None = None
 ) -> pa.Table:
-    """One table of a shard; of some columns, only those are read.
+    """Return one table of a shard; read only the columns named.
 
     Raises:
         RunError: it is not there, or damaged.
@@ -154,17 +172,54 @@ def read_table(
         raise RunError(f"cannot read {str(path)!r} ({one_line(error)}): {REMAKE}") from error
 
 
+def read_candidates(folder: AnyPath, manifest: Manifest, place: int) -> Candidates:
+    """Return the candidates of the item at a position of the split, as an engine gave them."""
+    shard = place // SHARD
+    about = _only(read_table(folder, "items", shard), place).to_pylist()[0]
+    names = (*CANDIDATES.names, BY_LAYER) if manifest.settings.get(BY_LAYER) else None
+    rows = _only(read_table(folder, "candidates", shard, names), place).to_pylist()
+    # Of an empty response the lists do not tell how many layers there are.
+    depth = next((len(row[BY_LAYER][0]) for row in rows if row.get(BY_LAYER)), 0)
+    nothing = np.empty((0, depth), np.float32) if depth else None
+    items = [
+        Candidate(
+            row["index"],
+            row["text"],
+            Signals(
+                **{name: row[name] for name in TOKEN_COLUMNS},
+                by_layer=row.get(BY_LAYER) or nothing,
+            ),
+            row["finish"],
+        )
+        for row in rows
+    ]
+    return Candidates(
+        tuple(items),
+        about["question"],
+        np.array(about["prompt_ids"]),
+        model=str(manifest.settings["model"]),
+        defaults=dict(manifest.defaults),
+        sampling=manifest.settings.get("sampling") or {},
+        messages=json.loads(about["messages"] or "[]"),
+        source=json.loads(about["source"] or "null"),
+    )
+
+
+def _only(table: pa.Table, place: int) -> pa.Table:
+    return table.filter(pc.equal(table["item"], place))
+
+
 def empty_table(table: str, columns: Iterable[str] | None = None) -> pa.Table:
-    """A table without rows."""
+    """Return a table without rows."""
     fields = {field.name: field for field in (*_schema(table), LAYERS)}
     names = _schema(table).names if columns is None else columns
     return pa.schema([fields[name] for name in names]).empty_table()
 
 
 def remove_leftovers(folder: AnyPath) -> None:
-    """Remove the halves of files that a killed process left.
+    """Remove the unfinished files that a killed process left in a run whose lock is held.
 
-    Of an object store, on this machine: there files lie before they are sent.
+    Those of an object store are on this machine: files are written there before they are sent.
     """
     if isinstance(folder, RemotePath):
         remove_abandoned(Path(tempfile.gettempdir()))
@@ -175,22 +230,11 @@ def remove_leftovers(folder: AnyPath) -> None:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove the halves of files whose process is gone from a folder that several may write to."""
-    from lookback.runs.lease import is_alive
-
+    """Remove unfinished files of the days before from a folder that several processes write to."""
     for left in folder.glob(f"{TEMPORARY}*"):
-        process, machine, *_ = [*left.name.rpartition(".")[2].split("-"), ""]
-        if machine == _machine() and process.isdecimal() and not is_alive(int(process)):
-            with suppress(OSError):  # another user's, or gone already
+        with suppress(OSError):  # another user's, or gone already
+            if left.is_file() and time.time() - left.stat().st_mtime > ABANDONED:
                 left.unlink()
-
-
-@cache
-def _machine() -> str:
-    """A word for where numbers of processes mean the same."""
-    from lookback.runs.lease import machine
-
-    return hashlib.sha256(machine().encode()).hexdigest()[:8]
 
 
 def _schema(table: str) -> pa.Schema:
@@ -199,111 +243,48 @@ def _schema(table: str) -> pa.Schema:
 
 def _read(path: AnyPath, columns: list[str]) -> pa.Table:
     with pq.ParquetFile(readable(path)) as file:  # half the time of pq.read_table on small files
-        there = set(file.schema_arrow.names)
-        if there.issuperset(columns):
-            return file.read(columns=columns)
-        # Format 1: other names, and nothing of what it did not keep.
-        stored = {name: name if name in there else FORMAT_1.get(name) for name in columns}
-        table = file.read(columns=[name for name in stored.values() if name])
-    empty = pa.nulls(len(table), pa.string())
-    return pa.table({name: table[old] if old else empty for name, old in stored.items()})
+        missing = sorted({*columns} - {*file.schema_arrow.names})
+        if missing:
+            raise pa.ArrowInvalid(f"it has no column {missing[0]!r}")
+        return file.read(columns=columns)
 
 
-class replacing:
-    """`with replacing(path) as temporary`: write there; on success it takes the path's place.
+@contextmanager
+def replacing(path: AnyPath) -> Iterator[Path]:
+    """Yield a temporary path to write to; on success, that file takes the place of `path`.
 
-    For an object store that is a file on this machine, which is then sent whole.
+    For an object store it is a file on this machine, which is then sent whole.
     """
-
-    def __init__(self, path: AnyPath) -> None:
-        self.path = path
-        folder, own = path.parent, f"{os.getpid()}-{_machine()}"
-        if isinstance(folder, RemotePath):  # of threads each may send a file of that name
-            folder, own = Path(tempfile.gettempdir()), f"{own}-{uuid.uuid4().hex}"
-        self.temporary = folder / f"{TEMPORARY}{path.name}.{own}"
-
-    def __enter__(self) -> Path:
-        return self.temporary
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
-            if error is None:
-                self._commit()
-        except OSError as failure:
-            error = failure
-        self.temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise RunError(
-                f"cannot write {str(self.path)!r}: {error}; what was written before is kept: make "
-                "room and run the same command again"
-            ) from error
-
-    def _commit(self) -> None:
-        if isinstance(self.path, RemotePath):
-            self.path.write_bytes(self.temporary.read_bytes())
+    folder = path.parent
+    if isinstance(folder, RemotePath):
+        folder = Path(tempfile.gettempdir())
+    temporary = folder / f"{TEMPORARY}{path.name}.{uuid.uuid4().hex}"
+    try:
+        yield temporary
+        if isinstance(path, RemotePath):
+            path.write_bytes(temporary.read_bytes())
             return
-        with open(self.temporary, "rb") as file:
+        with open(temporary, "rb") as file:
             os.fsync(file.fileno())
-        os.replace(self.temporary, self.path)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise RunError(
+            f"cannot write {str(path)!r}: {error}; what was written before is kept: make room and "
+            "run the same command again"
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_whole(path: AnyPath, data: bytes) -> None:
-    """Write a file, whole or not at all, and its folder if it is not there."""
+    """Write a file, whole or not at all; make its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.write_bytes(data)
 
 
-class Lock(Protocol):
-    """The right to write to a run."""
-
-    def check(self) -> None:
-        """Refuse to go on if it was lost."""
-
-    def release(self) -> None:
-        """Give it back."""
-
-
-class FolderLock:
-    """The system's lock on a file: it ends with the process, even by a kill."""
-
-    def __init__(self, folder: Path) -> None:
-        from filelock import FileLock
-
-        self._lock = FileLock(folder / LOCK, timeout=0)
-        self._lock.acquire()
-
-    def check(self) -> None:
-        """It cannot be lost."""
-
-    def release(self) -> None:
-        """Give it back."""
-        self._lock.release()
-
-
-def lock(folder: AnyPath) -> Lock:
-    """The right to write to a run, held until released or until the process ends, even by a kill.
-
-    Raises:
-        RunError: another process has it.
-    """
-    if isinstance(folder, RemotePath):
-        from lookback.runs.lease import Lease
-
-        return Lease(folder / LOCK).acquire()
-    from filelock import Timeout
-
-    try:
-        return FolderLock(folder)
-    except Timeout:
-        raise RunError(
-            f"another process is writing to {str(folder)!r}: wait for it or stop it, then run the "
-            "same command again"
-        ) from None
-
-
 def _leaves(schema: pa.Schema, floats: bool) -> list[str]:
-    """A table's leaf columns, as Parquet spells them: those of floats, or all others."""
+    """Return a table's leaf columns, as Parquet names them: those of floats, or all others."""
     names = []
     for field in schema:
         name, kind = field.name, field.type

@@ -1,6 +1,6 @@
 """Where the picks of a run's first items looked: rows of the table `looks`, and back.
 
-A row per look, of a candidate of an item. Its weights have `lookback.looks.look.BITS` bits of their
+A row per look, of a candidate of an item; weights keep `lookback.looks.look.BITS` bits of their
 fraction. Images are not in a run: a look that is read has those of the benchmark.
 """
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lookback.looks.look import Look, Picture, rounded
+from lookback.runs.items import ItemLookup
 from lookback.runs.layout import RunError
 from lookback.scores.base import get_scorer
 
@@ -27,45 +28,40 @@ METHODS = ("lookback", "self_certainty")
 
 
 def find_picks(candidates: Candidates) -> dict[int, list[str]]:
-    """The candidates to look at, by index, with the methods that pick them; no empty ones."""
-    found: dict[int, list[str]] = {}
+    """Return the candidates to look at, by index, with the methods that pick them."""
+    picks: dict[int, list[str]] = {}
     for name in METHODS:
         scores = get_scorer(name).of_candidates(candidates, {})
         if not np.isnan(scores).all():
-            found.setdefault(int(np.nanargmax(scores)), []).append(name)
-    return found
+            picks.setdefault(int(np.nanargmax(scores)), []).append(name)
+    return picks
 
 
 def look_row(
     place: int, index: int, methods: Sequence[str], look: Look, conversation: Conversation
 ) -> dict[str, Any]:
-    """A look as the table has it.
-
-    Args:
-        place, index: of the item and its candidate.
-        methods: those that pick it.
-        look: where it looked.
-        conversation: what was asked.
-    """
+    """Return the table's row of a look: of an item's candidate, which some methods pick."""
     return empty_row(place, index, methods) | {
         "layers": list(look.layers),
-        "pictures": [one.name for one in look.pictures],
-        "frames": [_frame(one, conversation) for one in look.pictures],
-        "columns": [one.columns.tolist() for one in look.pictures],
-        "boxes": [None if one.boxes is None else one.boxes.ravel() for one in look.pictures],
-        "grids": [[grid.tolist() for grid in one.grids] for one in look.pictures],
+        "pictures": [picture.name for picture in look.pictures],
+        "frames": [_frame(picture, conversation) for picture in look.pictures],
+        "columns": [picture.columns.tolist() for picture in look.pictures],
+        "boxes": [
+            None if picture.boxes is None else picture.boxes.ravel() for picture in look.pictures
+        ],
+        "grids": [[grid.tolist() for grid in picture.grids] for picture in look.pictures],
         "weights": list(rounded(look.weights)),
     }
 
 
 def empty_row(place: int, index: int, methods: Sequence[str]) -> dict[str, Any]:
-    """The row of a look that there is not."""
+    """Return the row of a look that failed."""
     names = ("layers", "pictures", "frames", "columns", "boxes", "grids", "weights", "error")
     return {"item": place, "index": index, "methods": list(methods)} | dict.fromkeys(names)
 
 
 def read_look(row: dict[str, Any], candidate: Candidate, conversation: Conversation) -> Look:
-    """A look from its row, its candidate, and what was asked."""
+    """Return the look of a row, given its candidate and what was asked."""
     pictures = [
         Picture(
             name,
@@ -88,16 +84,15 @@ def read_look(row: dict[str, Any], candidate: Candidate, conversation: Conversat
 
 
 def _number(name: str) -> tuple[str, int]:
-    """What "image:0" and "video:0/3" are of: the kind, and which of them."""
+    """Return what "image:0" and "video:0/3" belong to: the kind, and which of them."""
     kind, _, rest = name.partition(":")
     return kind, int(rest.partition("/")[0])
 
 
 def _frame(picture: Picture, conversation: Conversation) -> int | None:
-    """Which frame of its video a picture is; a model need not see each, so its name does not tell.
+    """Return which frame of its video a picture is.
 
-    Raises:
-        ValueError: it is none of them.
+    A model need not see each, so its name does not tell.
     """
     kind, number = _number(picture.name)
     if kind == "image":
@@ -110,37 +105,32 @@ def _frame(picture: Picture, conversation: Conversation) -> int | None:
 
 
 def _image(conversation: Conversation, name: str, frame: int | None) -> Image:
-    """The image or the frame that a look is on."""
     _, number = _number(name)
     return conversation.images[number] if frame is None else conversation.videos[number][frame]
 
 
 class Looks:
-    """The looks of a run, by the items' positions and the candidates' indices.
-
-    Args:
-        run: whose they are; one without any has none here.
-    """
+    """The looks of a run, by the items' positions and the candidates' indices."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         rows = run.table("looks").to_pylist() if run.manifest.looks else []
         self._rows = {(row["item"], row["index"]): row for row in rows if row["error"] is None}
-        self._items: Any = None
+        self._lookup: ItemLookup | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def of(self, place: int) -> list[int]:
-        """The candidates of an item that have one."""
+        """Return the candidates of an item that have one."""
         return sorted(index for item, index in self._rows if item == place)
 
     def methods(self, place: int, index: int) -> list[str]:
-        """Those that pick this candidate."""
+        """Return those that pick this candidate."""
         return list(self._rows[place, index]["methods"])
 
     def read(self, place: int, index: int) -> Look:
-        """Where a candidate looked, on the benchmark's images.
+        """Return where a candidate looked, on the benchmark's images.
 
         Raises:
             RunError: there is no such look, or the benchmark has another item there.
@@ -151,21 +141,8 @@ class Looks:
                 f"{self._run.path} has no look of candidate {index} of item {place}: "
                 f"`lookback run --look N` keeps those of the picks of the first N items"
             )
-        conversation = self._conversation(place)
+        if self._lookup is None:
+            self._lookup = ItemLookup(self._run)
+        conversation = self._lookup.item(place).conversation
         candidate = self._run.candidates_at(place)[index]
         return read_look(self._rows[place, index], candidate, conversation)
-
-    def _conversation(self, place: int) -> Conversation:
-        from lookback.benchmarks.base import get_benchmark
-
-        run = self._run
-        if self._items is None:
-            benchmark = get_benchmark(run.benchmark, run.manifest.data)
-            self._items = benchmark.items(str(run.settings["split"]))
-        item = self._items[place]
-        rows = run.items.select(["item", "id"]).to_pylist()
-        name = next(row["id"] for row in rows if row["item"] == place)
-        if item.id != name:
-            raise RunError(f"the benchmark has {item.id} where the run has {name}")
-        found: Conversation = item.conversation
-        return found

@@ -1,4 +1,4 @@
-"""What a run was made of: written before anything else, and compared when the run goes on."""
+"""What a run is made of: written before anything else, and compared when the run is resumed."""
 
 from __future__ import annotations
 
@@ -8,84 +8,119 @@ import platform
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal, TypeVar
+
+from pydantic import ConfigDict, StrictFloat, StrictInt, TypeAdapter, ValidationError
 
 from lookback.io.files import read_bytes
 from lookback.io.storage import AnyPath
-from lookback.runs.job import Job
-from lookback.runs.layout import RunError, replacing
+from lookback.runs.layout import RunError, describe_invalid, replacing
 
 MANIFEST = "manifest.json"
 FORMAT = 3
-READABLE = (1, 2, FORMAT)
+NEEDED = ("model", "benchmark", "split", "image")
+"""Settings that every run has."""
 PACKAGES = ("lookback-vlm", "numpy", "pyarrow", "pillow")
-STATUS = ("running", "finished", "failed")
+JOB_NAME = re.compile(r"job-(\d+)-of-(\d+)")
+MOST_JOBS = 100_000
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One of the jobs that make a run together: `lookback run --shard 3/16`.
+
+    Counted from 0, as Kubernetes does (JOB_COMPLETION_INDEX): the jobs of 16 are 0/16 to 15/16.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    index: int
+    of: int
+    items: int = 0  # of the whole run
+    shards: int = 0  # of the whole run
+
+    def __post_init__(self) -> None:
+        for value in (self.index, self.of, self.items, self.shards):
+            if type(value) is not int or value < 0:
+                raise RunError(f"a job's {value!r:.60} is no number from 0")
+        if not 1 <= self.of <= MOST_JOBS:
+            raise RunError(f"--shard {self}: there are 1 to {MOST_JOBS} jobs")
+        if self.index >= self.of:
+            raise RunError(
+                f"--shard {self}: jobs are counted from 0, so those of {self.of} are 0/{self.of} "
+                f"to {self.of - 1}/{self.of}"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.of}"
+
+    @property
+    def name(self) -> str:
+        """The name of its folder, in the folder of the run."""
+        return f"job-{self.index:0{len(str(self.of - 1))}d}-of-{self.of}"
+
+    def share(self, shards: Sequence[T]) -> list[T]:
+        """Return its part of all shards: every so-many-th, so that all jobs have about as many."""
+        return list(shards[self.index :: self.of])
+
+    @classmethod
+    def parse(cls, text: str) -> Job:
+        """Return the job that the command is given as "3/16"; raise RunError if it is none."""
+        match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text.strip(), re.ASCII)
+        if match is None:
+            raise RunError(
+                f"--shard {text!r:.40}: write INDEX/COUNT, e.g. 0/16 for the first of 16 jobs"
+            )
+        return cls(int(match[1]), int(match[2]))
+
+    @classmethod
+    def of_folder(cls, name: str) -> Job | None:
+        """Return the job whose folder has this name; None if it is no job's."""
+        match = JOB_NAME.fullmatch(name)
+        if match is None:
+            return None
+        try:
+            job = cls(int(match[1]), int(match[2]))
+        except RunError:
+            return None
+        return job if job.name == name else None
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A run's own account of itself; `read` accepts no other.
+    """What a run says of itself."""
 
-    Attributes:
-        settings: all that decides the results: model, benchmark, split, sampling, image, source.
-        defaults: the model family's alpha and lam.
-        items: how many items there are.
-        done: how many were tried.
-        failed: how many of them failed.
-        left_out: how many more the data have that cannot be read.
-        status: "running"; once every item was tried "finished", or "failed" if all of them failed.
-        shards: the numbers of its shards, those that are still to be made too.
-        scorers: those that need a model and are recorded, each with its settings; None for
-            settings that nobody wrote down (format 1).
-        looks: of how many items, the first ones, it has where their picks looked.
-        job: which part of a run it is, if several jobs make that; items and shards are its own.
-        candidates: where candidates that were not drawn came from.
-        data: the folder or file of the benchmark's data.
-        title: what tables call the benchmark.
-        versions: of what the numbers depend on.
-        commit: of the code, with "+" if files were changed; None outside a checkout.
-        created: when it began.
-        format: of the files.
-        id: the same for the same settings.
-    """
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    settings: Mapping[str, Any]
-    defaults: Mapping[str, float]
-    items: int
-    done: int = 0
-    failed: int = 0
-    left_out: int = 0
-    status: str = "running"
-    shards: Sequence[int] = ()
-    scorers: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    looks: int = 0
-    job: Job | None = None
-    candidates: str | None = None
-    data: str | None = None
-    title: str | None = None
+    settings: Mapping[str, Any]  # all that decides the results
+    defaults: Mapping[str, StrictInt | StrictFloat]  # the model family's alpha and lam
+    items: StrictInt
+    done: StrictInt = 0  # how many items were tried
+    failed: StrictInt = 0  # how many of these failed
+    left_out: StrictInt = 0  # how many more the data have that cannot be read
+    # Once every item was tried "finished", or "failed" if all of them failed.
+    status: Literal["running", "finished", "failed"] = "running"
+    shards: Sequence[StrictInt] = ()  # those that are still to be made too
+    # Those that need a model and are recorded, each with its settings.
+    scorers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    looks: StrictInt = 0  # of how many items, the first ones, it has where their picks looked
+    job: Job | None = None  # which part of a run it is; items and shards are then its own
+    candidates: str | None = None  # where candidates that were not drawn came from
+    data: str | None = None  # the folder or file of the benchmark's data
+    title: str | None = None  # what tables call the benchmark
     versions: Mapping[str, str] = field(default_factory=dict)
-    commit: str | None = None
+    commit: str | None = None  # of the code, with "+" if files were changed
     created: str = ""
-    format: int = FORMAT
-    id: str = ""
+    format: StrictInt = FORMAT
+    id: str = ""  # the same for the same settings
 
     def __post_init__(self) -> None:
-        if self.format not in READABLE:
-            raise RunError(f"it has format {self.format!r}, this version reads {READABLE}")
-        if isinstance(self.job, Mapping):  # as it is read
-            object.__setattr__(self, "job", Job(**self.job))
-        for name, kind in _KINDS.items():
-            value = getattr(self, name)
-            if not isinstance(value, kind) or isinstance(value, bool):
-                raise RunError(f"its {name!r} is {value!r:.60}")
-        if self.status not in STATUS:
-            raise RunError(f"its 'status' is {self.status!r}, not one of {', '.join(STATUS)}")
-        known = all(type(shard) is int and shard >= 0 for shard in self.shards)
-        if not known or len(set(self.shards)) < len(self.shards):
+        if any(shard < 0 for shard in self.shards) or len({*self.shards}) < len(self.shards):
             raise RunError(f"its 'shards' are {self.shards!r:.60}")
         for name in self.scorers:
             if not re.fullmatch(r"[^/\\.][^/\\]*", name):  # a scorer's folder is called so
@@ -93,16 +128,11 @@ class Manifest:
         for name in NEEDED:
             if name not in self.settings:
                 raise RunError(f"its settings have no {name!r}")
-        if not all(isinstance(self.defaults.get(name), (int, float)) for name in ("alpha", "lam")):
+        if not {"alpha", "lam"} <= self.defaults.keys():
             raise RunError(f"its 'defaults' are {dict(self.defaults)!r:.60}")
-        object.__setattr__(self, "id", self.id or identity(self.settings))
-        if self.id != identity(self.settings):
+        object.__setattr__(self, "id", self.id or hash_json(self.settings)[:12])
+        if self.id != hash_json(self.settings)[:12]:
             raise RunError(f"its id {self.id!r} is not that of its settings: was it edited?")
-
-    @property
-    def recorded(self) -> bool:
-        """Whether its shards have records, by which they can be verified: from format 3 on."""
-        return self.format >= 3
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -111,14 +141,14 @@ class Manifest:
         return ("items", "candidates", *(f"scores/{name}" for name in self.scorers), *looks)
 
     @classmethod
-    def begin(cls, **given: Any) -> Manifest:
-        """The manifest of a run that begins now, with the time and the code's commit."""
+    def begin(cls, **fields: Any) -> Manifest:
+        """Return the manifest of a run that starts now, with the time and the code's commit."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(**given, commit=commit(), created=now)
+        return cls(**fields, commit=commit(), created=now)
 
     @classmethod
     def read(cls, folder: AnyPath) -> Manifest:
-        """The manifest of the run in a folder.
+        """Return the manifest of the run in a folder.
 
         Raises:
             RunError: there is none, or it cannot be read.
@@ -134,48 +164,41 @@ class Manifest:
             raise RunError(f"{str(path)!r} is no manifest: it is {data!r:.60}")
         written = data.pop("checksum", None)
         try:
-            found = cls(**_known(_upgraded(data)))
-        except (RunError, TypeError) as error:
+            manifest = cls._parse(data)
+        except RunError as error:
             raise RunError(f"{str(path)!r} is no manifest of ours: {error}") from None
-        if found.recorded and written != checksum(data):
+        if written != hash_json(data):
             raise RunError(
                 f"{str(path)!r} is not as it was written (its checksum differs): put the file back "
                 "as it was, or make the run again in another folder"
             )
-        return found
+        return manifest
+
+    @classmethod
+    def _parse(cls, data: dict[str, Any]) -> Manifest:
+        if data.get("format") != FORMAT:  # of another one nothing else is known
+            raise RunError(
+                f"it has format {data.get('format')!r:.60}, this version reads {FORMAT} alone: "
+                "make the run again in another folder"
+            )
+        try:
+            return _PARSER.validate_python(data)
+        except ValidationError as error:
+            raise RunError(describe_invalid(error)) from None
 
     def write(self, folder: AnyPath) -> None:
         """Write it, whole or not at all."""
-        with replacing(folder / MANIFEST) as temporary:
-            temporary.write_text(self._json(), encoding="utf-8")
-
-    def _json(self) -> str:
         data = asdict(self)
-        for name in ("looks", "job"):  # without them it is what it was before there were any
+        for name in ("looks", "job"):  # a run without them has no such entry
             if not data[name]:
                 del data[name]
         # Not every reader of JSON knows NaN, and none takes it for the same setting again.
-        whole = data | {"checksum": checksum(data)}
-        return json.dumps(whole, indent=1, allow_nan=False) + "\n"
-
-    def check_format(self, folder: AnyPath) -> None:
-        """Refuse to go on with a run of an older format.
-
-        Raises:
-            RunError: it has one.
-        """
-        if self.format != FORMAT:
-            raise RunError(
-                f"{str(folder)!r} has format {self.format}: it can be read, but not gone on with; "
-                "use another --out"
-            )
+        text = json.dumps(data | {"checksum": hash_json(data)}, indent=1, allow_nan=False)
+        with replacing(folder / MANIFEST) as temporary:
+            temporary.write_text(text + "\n", encoding="utf-8")
 
     def check_same(self, folder: AnyPath, now: Manifest) -> None:
-        """Refuse to go on with a run of other settings; name the first that differs.
-
-        Raises:
-            RunError: they differ.
-        """
+        """Raise RunError if `now` is not the same run; the message names what differs first."""
         old, new = self.settings, now.settings
         key = find_difference(old, new)
         if key is not None:
@@ -189,8 +212,8 @@ class Manifest:
                 f"are {now.items} in {len(now.shards)}: were its data changed? use another --out"
             )
 
-    def with_scorers(self, more: Mapping[str, Mapping[str, Any] | None]) -> Manifest:
-        """The same run, to record more scorers.
+    def with_scorers(self, more: Mapping[str, Mapping[str, Any]]) -> Manifest:
+        """Return the same run, to record more scorers.
 
         Raises:
             RunError: one is recorded with other settings than those it has now.
@@ -205,7 +228,7 @@ class Manifest:
         return replace(self, scorers=dict(self.scorers) | dict(more), status="running")
 
     def with_looks(self, items: int) -> Manifest:
-        """The same run, to keep where the picks of the first items looked; 0 for what it has.
+        """Return the same run, to keep looks of the first items; 0 for those that it has.
 
         Raises:
             RunError: it has those of another number of items.
@@ -218,83 +241,41 @@ class Manifest:
         return replace(self, looks=self.looks or items, status="running")
 
 
-NEEDED = ("model", "benchmark", "split", "image")
-_KINDS: dict[str, Any] = {
-    "settings": Mapping,
-    "defaults": Mapping,
-    "scorers": Mapping,
-    "versions": Mapping,
-    "shards": (list, tuple),
-    "items": int,
-    "done": int,
-    "failed": int,
-    "left_out": int,
-    "looks": int,
-    "job": (Job, type(None)),
-    "id": str,
-    "created": str,
-    "commit": (str, type(None)),
-    "candidates": (str, type(None)),
-    "data": (str, type(None)),
-    "title": (str, type(None)),
-}
-
-
-def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
-    """Format 1 had other names."""
-    if data.get("format") != 1:
-        return data
-    data = dict(data)
-    data["settings"] = data.pop("what", None)
-    data["candidates"] = data.pop("source", None)
-    data["scorers"] = dict.fromkeys(data.get("scorers") or [])
-    return data
-
-
-def _known(data: dict[str, Any]) -> dict[str, Any]:
-    unknown = sorted(data.keys() - {one.name for one in fields(Manifest)})
-    if unknown:
-        raise RunError(f"it has an unknown {unknown[0]!r}")
-    return data
+_PARSER = TypeAdapter(Manifest)
 
 
 def find_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
-    """The first setting that differs; None if all are the same."""
+    """Return the first setting that differs; None if all are the same."""
     return next((key for key in sorted({*old, *new}) if old.get(key) != new.get(key)), None)
 
 
-def checksum(data: Mapping[str, Any]) -> str:
-    """Of all that a manifest says: a changed digit in it must be an error, not another number."""
+def hash_json(data: Mapping[str, Any]) -> str:
+    """Return the sha256 of data as JSON with sorted keys."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def identity(settings: Mapping[str, Any]) -> str:
-    """The same for the same settings."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
-
-
 def versions(engine: Mapping[str, str]) -> dict[str, str]:
-    """Of what the numbers depend on; an engine names its own."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
+    """Return the versions of what the numbers depend on; `engine` are those that it names."""
+    here = {"python": platform.python_version(), "platform": platform.platform()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            here[package] = version(package)
         except PackageNotFoundError:  # e.g. run from a checkout that is not installed
-            found[package] = "unknown"
-    return found | dict(engine)
+            here[package] = "unknown"
+    return here | dict(engine)
 
 
 def commit() -> str | None:
-    """The commit of the code, with "+" if files were changed; None outside a checkout."""
-    here = Path(__file__).resolve().parent
+    """Return the commit of the code, with "+" if files were changed; None outside a checkout."""
+    folder = Path(__file__).resolve().parent
 
     def git(*arguments: str) -> str:
-        command = ["git", "-C", str(here), *arguments]
+        command = ["git", "-C", str(folder), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
         head = git("rev-parse", "HEAD")
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(here.parent))
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(folder.parent))
     except (OSError, subprocess.CalledProcessError):
         return None
     return head + ("+" if changed else "")

@@ -1,7 +1,7 @@
-"""One plain run of those that jobs made: the same bytes as one process would have written.
+"""Make one plain run of those that jobs made: the same bytes as one process would have written.
 
 Tables, their records and timings are copied, each table compared with its record on the way; the
-manifest says "finished" last. Stopped at any point, the same call goes on.
+manifest says "finished" last. Safe to interrupt: the same call again resumes it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from lookback.engines.common.options import Progress
 from lookback.io.files import read_bytes
 from lookback.io.storage import AnyPath, names_in
 from lookback.runs.jobs import Folders, read_folders
-from lookback.runs.layout import RunError, lock, remove_leftovers, shard_path, write_whole
+from lookback.runs.layout import RunError, remove_leftovers, shard_path, write_whole
+from lookback.runs.locks import lock
 from lookback.runs.manifest import MANIFEST, Manifest
 from lookback.runs.records import (
     RECORDS,
@@ -22,18 +23,19 @@ from lookback.runs.records import (
     checksum_of,
     forget,
     read_record,
+    read_timings,
 )
 from lookback.runs.run import Run
-from lookback.runs.start import check_ours
+from lookback.runs.start import check_ours, find_damage
 from lookback.runs.status import read_status
-from lookback.runs.timings import read_timings
-from lookback.runs.verify import find_problems, read_records, refuse
+from lookback.runs.verify import check_records, refuse
 
 
 def merge(
     folder: AnyPath,
     out: AnyPath,
     *,
+    break_lock: bool = False,
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Run:
@@ -42,8 +44,9 @@ def merge(
     Args:
         folder: of the jobs.
         out: where the run is to be: a new folder, or that of a merge that was stopped.
+        break_lock: in an object store, remove the lock that a killed process left.
         progress: called with (shards done, of so many).
-        say: told in a line what a user should know.
+        say: called with a line that a user should know.
 
     Raises:
         RunError: jobs are missing or not finished, something is damaged, or `out` holds something
@@ -52,10 +55,10 @@ def merge(
     folders = _complete(folder)
     check_ours(out)
     out.mkdir(parents=True, exist_ok=True)
-    held = lock(out)
+    held = lock(out, break_lock=break_lock)
     try:
         _begin(folders, out)
-        _tell_versions(folders, say)
+        _say_versions(folders, say)
         shards = list(_shards(folders))
         for done, (source, shard, record) in enumerate(shards):
             if progress:
@@ -70,18 +73,18 @@ def merge(
 
 
 def _complete(folder: AnyPath) -> Folders:
-    """The jobs of a run in which nothing is missing."""
+    """Return the jobs of a run; raise RunError if something is missing."""
     folders = read_folders(folder)
     if not folders.jobs:
         raise RunError(f"{str(folder)!r} is one run already: there are no jobs to merge")
     if folders.manifest.status == "running":
-        told = read_status(folder)
-        raise RunError(f"{str(folder)!r} is not finished: {told.remedy}, then merge it")
+        remedy = read_status(folder).remedy
+        raise RunError(f"{str(folder)!r} is not finished: {remedy}, then merge it")
     return folders
 
 
 def _begin(folders: Folders, out: AnyPath) -> None:
-    """The manifest of a run that is not finished, and away with what of it is damaged."""
+    """Write the manifest of a run that is not finished, and remove what of it is damaged."""
     manifest = replace(folders.manifest, status="running", done=0, failed=0)
     if (out / MANIFEST).exists():
         before = Manifest.read(out)
@@ -90,17 +93,15 @@ def _begin(folders: Folders, out: AnyPath) -> None:
         if more or (before.looks and not manifest.looks):
             what = f"{more[0]} scores" if more else "looks"
             raise RunError(f"{str(out)!r} has {what} that the jobs have not: use another --out")
-    records, problems = read_records(out, manifest)
-    problems += find_problems(out, manifest, records, every_byte=True)
-    refuse(out, [problem for problem in problems if not problem.tables])
+    damage = find_damage(out, manifest)
     remove_leftovers(out)
     manifest.write(out)
-    for problem in problems:
+    for problem in damage:
         forget(out, problem.shard, problem.tables)
 
 
-def _tell_versions(folders: Folders, say: Callable[[str], None]) -> None:
-    """Numbers may differ in the last bits where jobs ran on different machines."""
+def _say_versions(folders: Folders, say: Callable[[str], None]) -> None:
+    """Say if jobs had different versions: numbers may then differ in the last bits."""
     first, *others = (manifest for _, manifest in folders.parts)
     for other in others:
         names = sorted({*first.versions, *other.versions})
@@ -113,15 +114,13 @@ def _tell_versions(folders: Folders, say: Callable[[str], None]) -> None:
 
 def _shards(folders: Folders) -> Iterator[tuple[AnyPath, int, Record]]:
     for source, manifest in folders.parts:
-        records, problems = read_records(source, manifest)
-        problems += find_problems(source, manifest, records)
-        refuse(source, problems + read_timings(source, manifest, records).problems)
+        records = check_records(source, manifest)
+        refuse(source, read_timings(source, manifest, records).problems)
         for shard, record in records.items():
             yield source, shard, record
 
 
 def _copy_shard(source: AnyPath, out: AnyPath, shard: int, record: Record) -> None:
-    """Its tables, then its record."""
     forget(out, shard, ["items", "candidates"])
     for table, known in record.tables.items():
         path = shard_path(source, table, shard)
@@ -136,7 +135,6 @@ def _copy_shard(source: AnyPath, out: AnyPath, shard: int, record: Record) -> No
 
 
 def _copy_timings(source: AnyPath, out: AnyPath, shard: int) -> None:
-    """What its stages took, then the record of that; a run of before has none."""
     names = [name for name in names_in(source / TIMINGS) if name.endswith(f"-{shard:05d}.json")]
     for name in (*names, f"{RECORDS}/{shard:05d}.json"):
         if (source / TIMINGS / name).exists():

@@ -1,4 +1,4 @@
-"""Some items or candidates of a run, as a run of their own."""
+"""Views of a run: some of its items or candidates, as a run of their own."""
 
 from __future__ import annotations
 
@@ -15,13 +15,10 @@ from lookback.scores.formula import Array
 from lookback.signals import SIGNALS, Floats
 
 
-class SomeOf(Run):
+class RunView(Run):
     """Some of a run, whose folder and manifest are the run's.
 
     It is not opened again: in an object store that is a request per shard.
-
-    Args:
-        run: the whole.
     """
 
     def __init__(self, run: Run) -> None:
@@ -33,11 +30,10 @@ class SomeOf(Run):
 
     @cached_property
     def steered(self) -> bool:
-        """As the whole is."""
         return self._whole.steered
 
 
-class Part(SomeOf):
+class Part(RunView):
     """A run's candidates and scores of some of its items.
 
     Args:
@@ -51,25 +47,20 @@ class Part(SomeOf):
 
     @cached_property
     def n(self) -> int:
-        """How many candidates an item has, at most; of a pruned run, how many were begun."""
         return self._whole.n if self.steered else super().n
 
     @cached_property
     def index(self) -> NDArray[np.intp]:
-        """(R,): the place of each candidate among those of its item in the whole."""
         return np.asarray(self._whole.index[self._kept])
 
     @cached_property
     def head(self) -> pa.Table:
-        """A row per candidate, without its tokens and signals."""
         return self._whole.head.filter(pa.array(self._kept))
 
     def tokens(self) -> pa.ListArray:
-        """(R,): the tokens of each response as text."""
         return self._whole.tokens().filter(pa.array(self._kept))
 
     def signals(self, names: Sequence[str] = SIGNALS) -> dict[str, Array]:
-        """Signals of all tokens of the candidates kept."""
         of_tokens = np.repeat(self._kept, self._whole.lengths)
         return {name: values[of_tokens] for name, values in self._whole.signals(names).items()}
 
@@ -93,7 +84,7 @@ class Complete(Part):
         self._kept = ~run.pruned
 
 
-class Shard(SomeOf):
+class Shard(RunView):
     """The items of one shard: the tokens of a long run need not be in memory at once.
 
     Args:
@@ -109,23 +100,21 @@ class Shard(SomeOf):
 
     @cached_property
     def n(self) -> int:
-        """How many candidates an item of the whole has, at most."""
         return self._whole.n
 
     @property
     def recorded(self) -> list[str]:
-        """Those of the whole."""
         return self._whole.recorded
 
 
 def by_shard(run: Run) -> Iterator[Run]:
-    """A run's complete shards in their order, each as a run of its own items."""
+    """Yield a run's complete shards in their order, each as a run of its own items."""
     for shard in run._shards["items"]:
         yield Shard(run, shard)
 
 
 def items_with_quality(run: Run) -> Run:
-    """The items all of whose candidates have a quality; the run itself if these are all it has."""
+    """Return the items all of whose candidates have a quality; the run itself if all have."""
     first = np.cumsum(run.sizes) - run.sizes
     unknown = np.isnan(run.head["quality"].to_numpy().astype(np.float64))
     known = np.add.reduceat(unknown, first) == 0 if len(first) else np.ones(0, dtype=bool)

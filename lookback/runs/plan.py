@@ -1,4 +1,4 @@
-"""What a run is asked to do, as data that can go to another process; and its identity."""
+"""The settings of a run, as data that can be sent to another process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lookback.signals import BY_LAYER
 if TYPE_CHECKING:
     from lookback.benchmarks.base import Benchmark, Item
     from lookback.engines import Engine
-    from lookback.runs.crew import Account
+    from lookback.runs.executors import EngineInfo
     from lookback.runs.run import Run
     from lookback.steering.pruning import Pruning
 
@@ -110,7 +110,7 @@ class Plan:
         object.__setattr__(self, "scorers", tuple(dict.fromkeys(map(self._named, self.scorers))))
 
     def _named(self, name: str) -> str:
-        """A scorer's name as it is recorded: with @N exactly if the other candidates matter."""
+        """Return a scorer's name as recorded: with @N exactly if the other candidates matter."""
         base, at, count = name.partition("@")
         scorer = get_scorer(base)
         if scorer.from_signals:
@@ -125,17 +125,15 @@ class Plan:
         return f"{base}@{count or self.n}" if scorer.joint else base
 
     def load_engine(self) -> Engine:
-        """The model, loaded now."""
         from lookback.engines import load
 
-        named = ("device", "dtype", "revision", "device_map", "trust_remote_code")
-        given = {name: getattr(self, name) for name in named}
-        settings = {name: value for name, value in given.items() if value not in (None, False)}
+        names = ("device", "dtype", "revision", "device_map", "trust_remote_code")
+        values = {name: getattr(self, name) for name in names}
+        settings = {name: value for name, value in values.items() if value not in (None, False)}
         settings |= self.engine_settings
         return load(self.model, engine=self.engine, quiet=True, **settings)
 
     def load_benchmark(self) -> Benchmark:
-        """The benchmark, with its judge if it has one."""
         from lookback.benchmarks.base import get_benchmark, get_kind
 
         settings: dict[str, Any] = {} if self.metric is None else {"metric": self.metric}
@@ -146,16 +144,15 @@ class Plan:
         return get_benchmark(self.benchmark, self.data, **settings)
 
     def items(self, benchmark: Benchmark) -> list[Item]:
-        """The items, in the split's order."""
         return list(benchmark.items(self.split or benchmark.default_split, self.limit))
 
     def settings(
-        self, account: Account, benchmark: Benchmark, candidates: dict[str, Any] | None
+        self, engine: EngineInfo, benchmark: Benchmark, candidates: dict[str, Any] | None
     ) -> dict[str, Any]:
-        """All that decides the results, for the manifest."""
+        """Return all that decides the results, for the manifest."""
         from lookback.benchmarks.base import Fingerprinted, Judged
 
-        model = asdict(account.identity)
+        model = asdict(engine.identity)
         del model["versions"]
         drawn: dict[str, Any] = {
             "n": self.n,
@@ -166,7 +163,7 @@ class Plan:
         }
         # Named only where they are on: runs without them are what they were before there were any.
         if self.prune is not None:
-            drawn["prune"] = self.prune.of(self.n, account.defaults).to_json()
+            drawn["prune"] = self.prune.of(self.n, engine.defaults).to_json()
         layers = {BY_LAYER: True} if self.by_layer else {}
         return model | {
             "benchmark": benchmark.name,
@@ -185,11 +182,9 @@ class Plan:
 
 
 def settings_like(run: Run, model: str | None = None) -> dict[str, Any]:
-    """What a run that takes another's candidates has from it, unless told otherwise.
+    """Return the settings that a run has from the run whose candidates it takes.
 
-    Args:
-        run: the other.
-        model: another model, if one was named: revision and dtype are then its own.
+    Another model, if one is named, has its own revision and dtype.
     """
     settings = run.settings
     taken = ("benchmark", "split", "limit", "metric", "source")

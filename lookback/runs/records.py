@@ -1,14 +1,15 @@
-"""The record of a shard: written after all its tables, and what says that the shard is there.
+"""Records of what was written: a shard is complete when its record exists.
 
-    shards/00003.json   which items it holds, and of each table the rows, the bytes and the sha256
+    shards/00003.json           which items it holds; of each table the rows, bytes and sha256
+    timings/sample-00003.json   [{"stage": "sample", "item": 30, "responses": 25, "ms": 41.2}, ...]
+    timings/shards/00003.json   rows, bytes and sha256 of each stage's file of timings
 
-A kill between two tables leaves a shard without a record, which is none. Scores of a scorer that is
-added later are added to the record.
+A shard's record is written after all its tables: a kill between two tables leaves a shard without a
+record, which does not count. Scores of a scorer that is added later are added to the record.
 
-    timings/shards/00003.json   the same of its timings, by stage; see timings.py
-
-Timings differ from one making to the next: records of them beside those of the tables keep those
-the same.
+Timings differ from one making to the next, so they have records of their own. No other number comes
+from them: damaged timings do not keep a run from being opened, they are an error where they are
+read.
 """
 
 from __future__ import annotations
@@ -16,15 +17,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from lookback.errors import one_line
 from lookback.io.files import read_bytes
-from lookback.io.storage import AnyPath, names_in
+from lookback.io.storage import AnyPath, each, names_in
 from lookback.runs.layout import (
     REMAKE,
     SHARD,
     RunError,
+    describe_invalid,
     shard_path,
     write_table,
     write_whole,
@@ -35,25 +40,21 @@ RECORDS = "shards"
 SAMPLED = ("items", "candidates")
 """The tables that every shard has."""
 TIMINGS = "timings"
+LEAVE_OUT = "the same `lookback run` as before leaves it out; the results do not depend on it"
+MOVE = "move it away"
+LONGEST_MS = 1e12
+"""Milliseconds that an item can have taken: thirty years."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A file of a run that is not as it was written.
+    """A file of a run that is not as it was written."""
 
-    Attributes:
-        file: its path in the run's folder.
-        problem: what is wrong with it.
-        remedy: what to do.
-        shard: the shard that it belongs to; -1 if to none.
-        tables: those of the shard that must be made again; of timings, the stages.
-    """
-
-    file: str
+    file: str  # its path in the run's folder
     problem: str
     remedy: str = REMAKE
-    shard: int = -1
-    tables: tuple[str, ...] = ()
+    shard: int = -1  # that it belongs to; -1 if to none
+    tables: tuple[str, ...] = ()  # of the shard that must be made again; of timings, the stages
 
     def __str__(self) -> str:
         return f"{self.file} {self.problem}: {self.remedy}"
@@ -63,49 +64,23 @@ class Problem:
 class TableRecord:
     """What was written: so many rows in so many bytes, with this checksum."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
     rows: int
     bytes: int
     sha256: str
 
-    def __post_init__(self) -> None:
-        for value, kind in ((self.rows, int), (self.bytes, int), (self.sha256, str)):
-            if type(value) is not kind:
-                raise ValueError(f"{value!r:.60} is not of type {kind.__name__}")
-
 
 @dataclass(frozen=True)
 class Record:
-    """A shard that is there.
+    """A complete shard."""
 
-    Attributes:
-        run: the id of the run that it belongs to.
-        first, last: the positions of its first and its last item.
-        tables: what was written of each.
-    """
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    run: str
-    first: int
+    run: str  # the id of the run that it belongs to
+    first: int  # the position of its first item
     last: int
     tables: Mapping[str, TableRecord]
-
-    def __post_init__(self) -> None:
-        for value, kind in ((self.run, str), (self.first, int), (self.last, int)):
-            if type(value) is not kind:
-                raise ValueError(f"{value!r:.60} is not of type {kind.__name__}")
-
-    @classmethod
-    def from_json(cls, text: str) -> Record:
-        """The record that `write` wrote.
-
-        Raises:
-            ValueError: it is none.
-        """
-        try:
-            data = json.loads(text)
-            tables = {name: TableRecord(**one) for name, one in data.pop("tables").items()}
-            return cls(**data, tables=tables)
-        except (TypeError, AttributeError, KeyError, RecursionError) as error:
-            raise ValueError(f"{type(error).__name__}: {error}") from None
 
     def write(self, folder: AnyPath, shard: int) -> None:
         """Write it, whole or not at all."""
@@ -121,25 +96,45 @@ class Record:
         return None
 
 
+_PARSER = TypeAdapter(Record)
+
+
+def checksum_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 def record_path(folder: AnyPath, shard: int) -> AnyPath:
-    """The file of a shard's record."""
     return folder / RECORDS / f"{shard:05d}.json"
 
 
+def timing_path(folder: AnyPath, stage: str, shard: int) -> AnyPath:
+    return folder / TIMINGS / f"{stage}-{shard:05d}.json"
+
+
 def read_record(folder: AnyPath, shard: int, needed: Collection[str] = SAMPLED) -> Record | None:
-    """The record of a shard; None if there is none.
+    """Return the record of a shard; None if there is none.
 
     Raises:
         ValueError: it cannot be read, or lacks a table that is needed.
     """
     try:
-        record = Record.from_json(read_bytes(record_path(folder, shard)).decode("utf-8"))
+        record = _PARSER.validate_json(read_bytes(record_path(folder, shard)), strict=True)
     except FileNotFoundError:
         return None
+    except ValidationError as error:
+        raise ValueError(describe_invalid(error)) from None
     for table in needed:
         if table not in record.tables:
             raise ValueError(f"it has no {table}")
     return record
+
+
+def _read_sound(folder: AnyPath, shard: int, needed: Collection[str]) -> Record | None:
+    """Return the record of a shard; None also if it is damaged."""
+    try:
+        return read_record(folder, shard, needed)
+    except ValueError:
+        return None
 
 
 def write_shard(
@@ -153,7 +148,7 @@ def write_shard(
     """Write tables of a shard, then its record: the first time items and candidates together.
 
     Args:
-        folder: of the run; its manifest is there.
+        folder: of the run, with its manifest.
         shard: its number.
         tables: the rows of each; other tables that the shard has stay.
         timings: what took how long, by stage.
@@ -175,54 +170,12 @@ def write_shard(
     replace(record, tables=known).write(folder, shard)
 
 
-def timing_path(folder: AnyPath, stage: str, shard: int) -> AnyPath:
-    """The file of one stage's timings of a shard."""
-    return folder / TIMINGS / f"{stage}-{shard:05d}.json"
-
-
-def write_timings(
-    folder: AnyPath, shard: int, record: Record, stage: str, rows: list[dict[str, Any]]
-) -> None:
-    """Write what a stage of a shard took, then the record of that."""
-    data = json.dumps(rows).encode("utf-8")
-    write_whole(timing_path(folder, stage, shard), data)
-    before = _timing_record(folder, shard)
-    known = dict(before.tables) if before and before.run == record.run else {}
-    known[stage] = TableRecord(len(rows), len(data), checksum_of(data))
-    replace(record, tables=known).write(folder / TIMINGS, shard)
-
-
-def forget_timings(folder: AnyPath, shard: int, stages: Collection[str]) -> None:
-    """Take stages out of a shard's timings: the record says so before they are gone.
-
-    A record that is damaged, or has no stages to take out, goes itself.
-    """
-    record = _timing_record(folder, shard)
-    if record is None or not stages:
-        record_path(folder / TIMINGS, shard).unlink(missing_ok=True)
-    else:
-        left = {name: one for name, one in record.tables.items() if name not in stages}
-        replace(record, tables=left).write(folder / TIMINGS, shard)
-    for stage in stages:
-        timing_path(folder, stage, shard).unlink(missing_ok=True)
-
-
-def _timing_record(folder: AnyPath, shard: int) -> Record | None:
-    try:
-        return read_record(folder / TIMINGS, shard, needed=())
-    except ValueError:  # damaged: it vouches for nothing
-        return None
-
-
 def forget(folder: AnyPath, shard: int, tables: Collection[str]) -> None:
-    """Take tables out of a shard: its record says so before they are gone.
+    """Remove tables of a shard, first from its record.
 
     Without items or candidates nothing else of it is worth anything, and the whole shard goes.
     """
-    try:
-        record = read_record(folder, shard)
-    except ValueError:  # damaged: it vouches for nothing
-        record = None
+    record = _read_sound(folder, shard, SAMPLED)
     left = {} if record is None else {n: t for n, t in record.tables.items() if n not in tables}
     gone: Iterable[str] = tables
     if record is not None and set(SAMPLED) <= left.keys():
@@ -239,6 +192,149 @@ def forget(folder: AnyPath, shard: int, tables: Collection[str]) -> None:
         shard_path(folder, table, shard).unlink(missing_ok=True)
 
 
-def checksum_of(data: bytes) -> str:
-    """The sha256 of a file's content."""
-    return hashlib.sha256(data).hexdigest()
+def write_timings(
+    folder: AnyPath, shard: int, record: Record, stage: str, rows: list[dict[str, Any]]
+) -> None:
+    """Write what a stage of a shard took, then the record of that."""
+    data = json.dumps(rows).encode("utf-8")
+    write_whole(timing_path(folder, stage, shard), data)
+    before = _read_sound(folder / TIMINGS, shard, ())
+    known = dict(before.tables) if before and before.run == record.run else {}
+    known[stage] = TableRecord(len(rows), len(data), checksum_of(data))
+    replace(record, tables=known).write(folder / TIMINGS, shard)
+
+
+def forget_timings(folder: AnyPath, shard: int, stages: Collection[str]) -> None:
+    """Remove stages of a shard's timings, first from their record.
+
+    A record that is damaged, or has no stages to remove, is removed itself.
+    """
+    record = _read_sound(folder / TIMINGS, shard, ())
+    if record is None or not stages:
+        record_path(folder / TIMINGS, shard).unlink(missing_ok=True)
+    else:
+        left = {name: one for name, one in record.tables.items() if name not in stages}
+        replace(record, tables=left).write(folder / TIMINGS, shard)
+    for stage in stages:
+        timing_path(folder, stage, shard).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Timings:
+    """The timings of a run's folder."""
+
+    files: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # rows by file name
+    problems: list[Problem] = field(default_factory=list)
+    unrecorded: int = 0  # files without a record, which cannot be verified
+    of: int = 0  # files that there should be
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows, in the order of the files' names."""
+        return [row for name in sorted(self.files) for row in self.files[name]]
+
+
+def join_timings(parts: Iterable[Timings]) -> Timings:
+    """Return the timings of several shards or folders as one."""
+    parts = list(parts)
+    return Timings(
+        {name: rows for part in parts for name, rows in part.files.items()},
+        [problem for part in parts for problem in part.problems],
+        sum(part.unrecorded for part in parts),
+        sum(part.of for part in parts),
+    )
+
+
+def read_timings(folder: AnyPath, manifest: Manifest, records: Mapping[int, Record]) -> Timings:
+    """Read the timings of the stages whose tables are in the records of complete shards."""
+    known = {record_path(folder, shard).name for shard in manifest.shards}
+    expected = {
+        timing_path(folder, stage, shard).name
+        for shard in manifest.shards
+        for stage in _stages(manifest.tables)
+    }
+    extra = [
+        Problem(f"{place}/{name}", "is no part of this run", MOVE)
+        for place, names in ((TIMINGS, expected), (f"{TIMINGS}/{RECORDS}", known))
+        for name in names_in(folder / place)
+        # Systems leave files that begin with a dot.
+        if name.endswith(".json") and not name.startswith(".") and name not in names
+    ]
+
+    def read(shard: int) -> Timings:
+        return _read_shard_timings(folder, manifest.id, shard, _stages(records[shard].tables))
+
+    return join_timings([Timings(problems=extra), *each(folder, read, sorted(records))])
+
+
+def _stages(tables: Iterable[str]) -> list[str]:
+    """Return the stages that make tables: items and candidates are made together."""
+    named = {"items": "sample", "looks": "look"}
+    others = (table for table in tables if table != "candidates")
+    return [named.get(table, table.removeprefix("scores/")) for table in others]
+
+
+def _read_shard_timings(folder: AnyPath, run: str, shard: int, stages: list[str]) -> Timings:
+    files: dict[str, list[dict[str, Any]]] = {}
+    problems = []
+    known: Mapping[str, TableRecord] = {}
+    try:
+        record = read_record(folder / TIMINGS, shard, needed=())
+        wrong = record and record.misplaced(run, shard)
+        known = record.tables if record and not wrong else {}
+    except (ValueError, OSError) as error:
+        wrong = f"cannot be read ({one_line(error, 100)})"
+    if wrong:
+        file = f"{TIMINGS}/{RECORDS}/{record_path(folder, shard).name}"
+        problems.append(Problem(file, wrong, LEAVE_OUT, shard))
+    for stage in stages:
+        path = timing_path(folder, stage, shard)
+        try:
+            files[path.name] = _read_timing_file(path, stage, shard, known.get(stage))
+        except (ValueError, OSError) as error:
+            missing = isinstance(error, FileNotFoundError)
+            if not missing or stage in known:
+                file, wrong = f"{TIMINGS}/{path.name}", "is missing" if missing else one_line(error)
+                problems.append(Problem(file, wrong, LEAVE_OUT, shard, (stage,)))
+    unrecorded = sum(stage not in known for stage in stages)
+    return Timings(files, problems, unrecorded, len(stages))
+
+
+def _read_timing_file(
+    path: AnyPath, stage: str, shard: int, known: TableRecord | None
+) -> list[dict[str, Any]]:
+    """Return the rows of a file.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is not as it was written; the message goes on after its name.
+    """
+    try:
+        data = read_bytes(path)
+    except ValueError as error:
+        raise ValueError(f"cannot be read ({error})") from None
+    if known and len(data) != known.bytes:
+        raise ValueError(f"is damaged ({len(data)} bytes, not {known.bytes})")
+    if known and checksum_of(data) != known.sha256:
+        raise ValueError("is damaged (its sha256 is not that of what was written)")
+    try:
+        rows = list(map(dict, json.loads(data.decode("utf-8"))))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"is damaged ({one_line(error, 100)})") from None
+    for row in rows:
+        wrong = _find_wrong(row, stage, shard)
+        if wrong is not None:
+            raise ValueError(f"is damaged ({wrong} is {row.get(wrong)!r:.40})")
+    return rows
+
+
+def _find_wrong(row: Mapping[str, Any], stage: str, shard: int) -> str | None:
+    """Return the first entry of a row that no run writes; None if there is none."""
+    ms, item, responses = (row.get(name) for name in ("ms", "item", "responses"))
+    sound = {
+        "stage": row.get("stage") == stage,
+        "item": type(item) is int and item >= 0 and item // SHARD == shard,
+        "responses": type(responses) is int and responses >= 0,
+        "ms": isinstance(ms, (int, float)) and type(ms) is not bool and 0 <= ms <= LONGEST_MS,
+    }
+    return next((name for name, right in sound.items() if not right), None)

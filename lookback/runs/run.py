@@ -1,7 +1,7 @@
-"""A run, read: its manifest, its items, its candidates, and arrays of their signals and scores.
+"""Read a run: its manifest, its items, its candidates, and arrays of their signals and scores.
 
-Opening a run reads the manifest and compares what lies there with the shards' records; token
-columns are read when a score first needs them.
+Opening a run reads the manifest and compares its files with the shards' records; token columns are
+read when a score first needs them.
 """
 
 from __future__ import annotations
@@ -16,31 +16,50 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lookback.io.storage import AnyPath, RemotePath, each, to_path
-from lookback.runs.jobs import read_folders
+from lookback.io.storage import AnyPath, RemotePath, each, names_in, to_path
+from lookback.runs.jobs import holds_run, read_folders
 from lookback.runs.layout import (
     HEAD_COLUMNS,
     SHARD,
     RunError,
     empty_table,
+    read_candidates,
     read_table,
 )
 from lookback.runs.looks import Looks
-from lookback.runs.manifest import Manifest
-from lookback.runs.records import Record
-from lookback.runs.stored import read_candidates
-from lookback.runs.timings import Timings, join, read_timings
-from lookback.runs.verify import (
-    find_changes,
-    find_problems,
-    read_records,
-    refuse,
-    unrecorded_shards,
-)
+from lookback.runs.manifest import MANIFEST
+from lookback.runs.records import Record, Timings, join_timings, read_timings
+from lookback.runs.verify import check_records, find_changes, refuse
 from lookback.scores.base import get_scorer
 from lookback.scores.batch import SignalBatch
 from lookback.scores.formula import Array
 from lookback.signals import BY_LAYER, PRUNED, SIGNALS, Candidates, Floats
+
+
+def open_run(path: str | os.PathLike[str] | RemotePath) -> Run:
+    """Open the run in a folder, or at an address of an object store: "s3://bucket/run"."""
+    return Run(path)
+
+
+def open_runs(paths: Iterable[str | os.PathLike[str] | RemotePath]) -> list[Run]:
+    """Open the runs in some folders; a folder that is no run but has runs in it stands for those.
+
+    Raises:
+        RunError: a folder has none, or one is damaged.
+    """
+    return [Run(folder) for folder in find_runs(paths)]
+
+
+def find_runs(paths: Iterable[str | os.PathLike[str] | RemotePath]) -> list[AnyPath]:
+    """Return the folders of the runs that `open_runs` opens; raise RunError if one has none."""
+    folders: list[AnyPath] = []
+    for path in map(to_path, paths):
+        inner = (path / name for name in names_in(path))
+        runs = [path] if holds_run(path) else list(filter(holds_run, inner))
+        if not runs:
+            raise RunError(f"no run in {str(path)!r}: neither it nor a folder in it has {MANIFEST}")
+        folders += runs
+    return folders
 
 
 class Run:
@@ -66,17 +85,16 @@ class Run:
         self._folder_of: dict[int, AnyPath] = {}
         tables: dict[str, list[int]] = {table: [] for table in self.manifest.tables}
         for folder, manifest in folders.parts:
-            records, shards = _read_shards(folder, manifest)
+            records = check_records(folder, manifest)
             self._parts.append((folder, records))
-            for table, numbers in shards.items():
-                tables[table] += numbers
-                self._folder_of |= dict.fromkeys(numbers, folder)
+            self._folder_of |= dict.fromkeys(records, folder)
+            for table in manifest.tables:
+                tables[table] += [s for s, record in records.items() if table in record.tables]
         self._shards = {table: sorted(numbers) for table, numbers in tables.items()}
         self._verified: set[str] = set()
         self._clear()
 
     def _clear(self) -> None:
-        """Nothing was read yet."""
         self._signals: dict[str, Array] = {}
         self._scores: dict[tuple[Any, ...], Array] = {}
         self._recordings: dict[str, dict[int, dict[str, Any]]] = {}
@@ -98,22 +116,19 @@ class Run:
 
     @property
     def model(self) -> str:
-        """What answered."""
+        """The model that answered."""
         return str(self.settings["model"])
 
     @property
     def benchmark(self) -> str:
-        """What was asked."""
+        """The name of the benchmark."""
         return str(self.settings["benchmark"])
 
     @property
     def seed(self) -> int | None:
-        """Of the sampling; None for candidates from elsewhere."""
-        return (
-            None
-            if self.settings.get("sampling") is None
-            else int(self.settings["sampling"]["seed"])
-        )
+        """The seed of the sampling; None for candidates from elsewhere."""
+        sampling = self.settings.get("sampling")
+        return None if sampling is None else int(sampling["seed"])
 
     @property
     def image(self) -> str:
@@ -123,8 +138,7 @@ class Run:
     @property
     def controls(self) -> str | None:
         """The id of the run whose candidates this one scores again; None if it has its own."""
-        source = self.settings.get("candidates") or {}
-        return source.get("run")
+        return (self.settings.get("candidates") or {}).get("run")
 
     @property
     def finished(self) -> bool:
@@ -137,7 +151,7 @@ class Run:
         return dict(self.manifest.defaults)
 
     def table(self, name: str, columns: Iterable[str] | None = None) -> pa.Table:
-        """The rows of a table's complete shards, in order; of some columns, only those are read.
+        """Return the rows of a table's complete shards, in order; read only the columns named.
 
         Raises:
             RunError: a shard is damaged.
@@ -171,16 +185,18 @@ class Run:
 
     @cached_property
     def ids(self) -> list[str]:
-        """Their ids."""
-        names = dict(zip(self.items["item"].to_pylist(), self.items["id"].to_pylist(), strict=True))
-        return [names[int(place)] for place in self.places]
+        """The ids of the items that have candidates."""
+        return self._of_places("id")
 
     @cached_property
     def questions(self) -> list[str]:
         """Their questions."""
-        texts = self.items["question"].to_pylist()
-        asked = dict(zip(self.items["item"].to_pylist(), texts, strict=True))
-        return [asked[int(place)] for place in self.places]
+        return self._of_places("question")
+
+    def _of_places(self, column: str) -> list[str]:
+        places, values = (self.items[name].to_pylist() for name in ("item", column))
+        by_place = dict(zip(places, values, strict=True))
+        return [by_place[int(place)] for place in self.places]
 
     @cached_property
     def sizes(self) -> NDArray[np.intp]:
@@ -223,15 +239,11 @@ class Run:
         return bool(self.pruned.any())
 
     def has_draw(self, n: int) -> bool:
-        """Whether the first n candidates are what a draw of n would be."""
+        """Return whether the first n candidates are what a draw of n would be."""
         return n == self.n or (n < self.n and not self.steered)
 
     def check_draw(self, n: int | None) -> None:
-        """Refuse fewer candidates than there are where they are no draw.
-
-        Raises:
-            RunError: they are none.
-        """
+        """Raise RunError if the first n candidates are not what a draw of n would be."""
         if n is not None and n < self.n and self.steered:
             raise RunError(
                 f"N = {n}: {self.path} was pruned, so the first {n} of its {self.n} candidates are "
@@ -239,15 +251,15 @@ class Run:
             )
 
     def tokens(self) -> pa.ListArray:
-        """(R,): the tokens of each response as text."""
+        """Return the tokens of each response as text, (R,)."""
         return self.table("candidates", ["tokens"])["tokens"].combine_chunks()
 
     def signal(self, name: str) -> Array:
-        """One of `SIGNALS`, of all tokens of all candidates; read once, and only this column."""
+        """Return one of `SIGNALS`, of all tokens of all candidates; only this column is read."""
         return self.signals([name])[name]
 
     def signals(self, names: Sequence[str] = SIGNALS) -> dict[str, Array]:
-        """The same for several: the columns that were not read before are read in one go."""
+        """Return several of `SIGNALS`: columns that were not read before are read in one go."""
         unread = [name for name in names if name not in self._signals]
         if unread:
             table = self.table("candidates", unread)
@@ -262,7 +274,7 @@ class Run:
         return bool(self.settings.get(BY_LAYER))
 
     def by_layer(self) -> Floats:
-        """(tokens, L): A_t in each layer, of all tokens of all candidates; read once.
+        """Return A_t in each layer, of all tokens of all candidates, (tokens, L).
 
         Raises:
             RunError: the run was made without.
@@ -282,7 +294,7 @@ class Run:
         return values.reshape(count, len(values) // max(1, count))
 
     def grid(self, values: Array | Sequence[float], n: int | None = None) -> Array:
-        """A number per candidate as an array of shape (items, n), NaN where there is none."""
+        """Return a number per candidate as an array (items, n), NaN where there is none."""
         self.check_draw(n)
         n = self.n if n is None else n
         full = np.full((len(self.sizes), self.n), np.nan)
@@ -291,14 +303,14 @@ class Run:
         return full[:, :n]
 
     def quality(self, n: int | None = None) -> Array:
-        """(items, n): how good each response is by the benchmark's own measure, in [0, 1].
+        """Return how good each response is by the benchmark's own measure, in [0, 1], (items, n).
 
         NaN where nothing tells, as in data of one's own without answers, and of a pruned candidate.
         """
         return self.grid(_numbers(self.head["quality"]), n)
 
     def batch(self, n: int | None = None) -> SignalBatch:
-        """The first n candidates of all items as one ragged batch."""
+        """Return the first n candidates of all items as one ragged batch."""
         self.check_draw(n)
         flat = self.signals()
         quality = _numbers(self.head["quality"])
@@ -319,7 +331,7 @@ class Run:
         return batch.take(self.index < n)
 
     def scores(self, scorer: str, n: int | None = None, **params: Any) -> Array:
-        """(items, n): the scores of each item's first n candidates, higher is better.
+        """Return the scores of each item's first n candidates, (items, n); higher is better.
 
         Those of a scorer that needs a model are read from the run.
 
@@ -329,15 +341,15 @@ class Run:
         """
         self.check_draw(n)
         n = self.n if n is None else min(n, self.n)
-        found = get_scorer(scorer)
-        if not found.from_signals:
-            found.check(params)
+        used = get_scorer(scorer)
+        if not used.from_signals:
+            used.check(params)
             return self._recorded(scorer, n, params)
-        of = n if found.joint else self.n  # alone, a response has the same score among any n
+        of = n if used.joint else self.n  # alone, a response has the same score among any n
         key = (scorer, of, tuple(sorted(params.items())))
         if key not in self._scores:
             values = np.full(len(self.index), np.nan)
-            values[self.index < of] = found.of_batch(self.batch(of), self.defaults, params)
+            values[self.index < of] = used.of_batch(self.batch(of), self.defaults, params)
             self._scores[key] = self.grid(values, of)
         return np.array(self._scores[key][:, :n])
 
@@ -347,7 +359,7 @@ class Run:
         return sorted(name for name in self.manifest.scorers if self._shards[f"scores/{name}"])
 
     def recording(self, scorer: str, n: int) -> str | None:
-        """Under which name the scores of a scorer for the first n are recorded; None if nowhere."""
+        """Return the name under which a scorer's scores of the first n are recorded, or None."""
         names = (f"{scorer}@{n}", *([] if get_scorer(scorer).joint else [scorer]))
         return next((name for name in names if name in self.recorded), None)
 
@@ -374,16 +386,15 @@ class Run:
         return full[:, :n]
 
     def recorded_settings(self, name: str) -> dict[str, Any]:
-        """What the scores of a name in `recorded` were made with."""
-        return get_scorer(name.partition("@")[0]).made_with(self.manifest.scorers.get(name))
+        """Return the settings that the scores of a name in `recorded` were made with."""
+        return dict(self.manifest.scorers[name])
 
     def changed_settings(self, name: str) -> dict[str, Any]:
-        """Of these, those that are no longer the scorer's own."""
-        made = self.manifest.scorers.get(name)
-        return get_scorer(name.partition("@")[0]).changed_since(made)
+        """Return those of these settings that are no longer the scorer's defaults."""
+        return get_scorer(name.partition("@")[0]).changed_since(self.manifest.scorers[name])
 
     def _check_recorded(self, name: str, params: Mapping[str, Any]) -> None:
-        """Refuse settings that recorded scores were not made with."""
+        """Raise RunError for settings that recorded scores were not made with."""
         made = self.recorded_settings(name)
         for key, value in params.items():
             if json.loads(json.dumps(value, default=str)) != made[key]:
@@ -393,22 +404,22 @@ class Run:
                 )
 
     def _table_of(self, name: str) -> dict[int, dict[str, Any]]:
-        """The rows of a recorded scorer by the items' positions; read once."""
+        """Return the rows of a recorded scorer by the items' positions."""
         if name not in self._recordings:
             rows = self.table(f"scores/{name}").to_pylist()
             self._recordings[name] = {row["item"]: row for row in rows}
         return self._recordings[name]
 
     def unscored(self, name: str) -> int:
-        """For how many items a recorded scorer failed."""
+        """Return for how many items a recorded scorer failed."""
         return sum(row["error"] is not None for row in self._table_of(name).values())
 
     def replies(self, name: str) -> list[list[str]]:
-        """What the model replied when it scored, a list per item; of a name in `recorded`."""
+        """Return what the model replied when it scored, a list per item."""
         return [row["replies"] for row in self._table_of(name).values()]
 
     def timings(self) -> list[dict[str, Any]]:
-        """What took how long: {"stage": "sample" or a scorer, "item": ..., "ms": ...}.
+        """Return what took how long: {"stage": "sample" or a scorer, "item": ..., "ms": ...}.
 
         Raises:
             RunError: they are damaged.
@@ -416,16 +427,12 @@ class Run:
         return self.read_timings().rows
 
     def read_timings(self) -> Timings:
-        """The same with how many of its files have no record that vouches for them.
-
-        Raises:
-            RunError: they are damaged.
-        """
+        """Return the same with how many of its files have no record, so cannot be verified."""
         parts = []
         for (folder, records), (_, manifest) in zip(self._parts, self.folders.parts, strict=True):
             parts.append(read_timings(folder, manifest, records))
             refuse(folder, parts[-1].problems)
-        return join(parts)
+        return join_timings(parts)
 
     @cached_property
     def looks(self) -> Looks:
@@ -433,30 +440,12 @@ class Run:
         return Looks(self)
 
     def candidates(self, row: int) -> Candidates:
-        """The candidates of one item, as an engine gave them, but without engine and image."""
+        """Return the candidates of one item, as an engine gave them, without engine and image."""
         return self.candidates_at(int(self.places[row]))
 
     def candidates_at(self, place: int) -> Candidates:
-        """The same for the item at a position of the split; only its shard is read."""
+        """Return those of the item at a position of the split; only its shard is read."""
         return read_candidates(self._folder_of[place // SHARD], self.manifest, place)
-
-
-def _read_shards(
-    folder: AnyPath, manifest: Manifest
-) -> tuple[dict[int, Record], dict[str, list[int]]]:
-    """The records of the shards in a folder, and for each table the numbers of those that have it.
-
-    Raises:
-        RunError: something is damaged.
-    """
-    if not manifest.recorded:
-        return {}, unrecorded_shards(folder, manifest)
-    records, problems = read_records(folder, manifest)
-    refuse(folder, problems + find_problems(folder, manifest, records))
-    return records, {
-        table: [shard for shard, one in records.items() if table in one.tables]
-        for table in manifest.tables
-    }
 
 
 def _numbers(column: pa.ChunkedArray) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Begin a run, or go on with it."""
+"""Start a run, or resume it."""
 
 from __future__ import annotations
 
@@ -12,54 +12,52 @@ from lookback.embedded import PHOTOGRAPH, shows_photograph
 from lookback.engines.common.options import Progress
 from lookback.io.json_values import check_text
 from lookback.io.storage import AnyPath, RemotePath, each, to_path
-from lookback.runs.crew import Account, Alone, Crew, Portion, plan_portions
-from lookback.runs.job import Job
+from lookback.runs.executors import (
+    EngineInfo,
+    Executor,
+    ProcessWorker,
+    SerialExecutor,
+    ShardBatch,
+    WorkerPool,
+    plan_batches,
+)
 from lookback.runs.jobs import check_begin, check_siblings
 from lookback.runs.layout import (
     OURS,
     SHARD,
-    Lock,
     RunError,
-    lock,
     read_table,
     remove_leftovers,
     shard_path,
 )
-from lookback.runs.manifest import MANIFEST, Manifest, versions
+from lookback.runs.locks import lock
+from lookback.runs.manifest import MANIFEST, Job, Manifest, versions
 from lookback.runs.plan import Plan
-from lookback.runs.records import Problem, forget, forget_timings, read_record
+from lookback.runs.records import Problem, forget, forget_timings, read_record, read_timings
 from lookback.runs.run import Run
-from lookback.runs.timings import read_timings
 from lookback.runs.verify import find_problems, read_records, refuse
 from lookback.runs.work import Worker
 from lookback.scores.base import get_scorer
 
 if TYPE_CHECKING:
-    from lookback.runs.ray_workers import Cluster
+    from lookback.runs.ray_executor import Cluster
 
-SAID = 5
-"""Lines left out that are told one by one."""
-SEEN = 20
-"""Items, the first ones, whose pictures are looked at before a run with the embedded model."""
+MOST_LINES = 5
+"""Lines left out that are named one by one."""
+CHECKED_ITEMS = 20
+"""Items, the first ones, whose pictures are checked before a run with the embedded model."""
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Summary:
-    """How a run ended.
-
-    Attributes:
-        run: the run.
-        items: how many items it has.
-        failed: (id, error) of those that failed, and of scores that did.
-        worked: how many pieces of work this call did; 0 if all was there already.
-        left_out: how many lines of one's own data could not be used.
-    """
+    """How a run ended."""
 
     run: Run
     items: int
-    failed: list[tuple[str, str]]
-    worked: int
-    left_out: int = 0
+    failed: list[tuple[str, str]]  # (id, error) of items that failed, and of scores that did
+    worked: int  # pieces of work that this call did
+    left_out: int = 0  # lines of one's own data that could not be used
 
 
 def start(
@@ -70,21 +68,23 @@ def start(
     cluster: Cluster | None = None,
     retry_failed: bool = False,
     job: Job | None = None,
+    break_lock: bool = False,
     progress: Progress | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    say: Say = lambda line: None,
 ) -> Summary:
-    """Begin a run in a folder, or go on with the one that is there.
+    """Start a run in a folder, or resume the one that is there.
 
     Args:
-        plan: what to do; must be the same when a run goes on, except for scorers, which may be
+        plan: what to do; must be the same when a run is resumed, except for scorers, which may be
             added.
         out: the folder.
         workers: processes that share the work.
         cluster: the Ray cluster whose actors they are; by default they are of this machine.
         retry_failed: try items again that failed before.
         job: make this part of the run alone, in a folder of its own in `out`.
+        break_lock: in an object store, remove the lock that a killed process left.
         progress: called with (pieces of work done, of so many).
-        say: told in a line what a user should know.
+        say: called with a line that a user should know.
 
     Raises:
         RunError: the folder holds another run, or another process is writing to it.
@@ -92,24 +92,25 @@ def start(
     check_workers(workers)
     whole = to_path(out)
     check_text(str(whole), f"the folder {str(whole)!r}")  # which Parquet could not write to
-    _check_shared(whole, workers)
+    if isinstance(whole, RemotePath) and whole.scheme == "memory" and workers > 1:
+        raise RunError(f"{str(whole)!r} is in the memory of one process: use --workers 1")
     check_begin(whole, job)
-    folder = whole if job is None else job.folder(whole)
+    folder = whole if job is None else whole / job.name
     check_ours(folder)
     worker = Worker(plan, folder)
-    _tell(worker, say)
+    _say_notes(worker, say)
     # A second writer is refused before it loads a model; a new folder is made after that, when
     # nothing can be wrong with the settings any more.
-    crew = _hire(worker, workers, cluster, say)
-    held = lock(folder) if folder.exists() else None
+    executor = _make_executor(worker, workers, cluster, say)
+    held = lock(folder, break_lock=break_lock) if folder.exists() else None
     try:
-        account = crew.load()
+        engine = executor.load()
         if held is None:
             folder.mkdir(parents=True, exist_ok=True)
-            held = lock(folder)
-        _tell_photographs(worker, account, say)
-        manifest = _begin(plan, worker, account, job, say)
-        damage = _find_damage(folder, manifest)
+            held = lock(folder, break_lock=break_lock)
+        _say_photographs(worker, engine, say)
+        manifest = _begin(plan, worker, engine, job, say)
+        damage = find_damage(folder, manifest)
         remove_leftovers(folder)
         manifest.write(folder)
         for problem in damage:
@@ -119,86 +120,71 @@ def start(
         wanted = replace(plan, scorers=tuple(manifest.scorers), look=manifest.looks)
         if retry_failed:
             _forget_failures(folder)
-        todo = Todo(manifest, worker)
-        portions = plan_portions(wanted, todo.shards, account.in_flight)
-        todo.do(crew, portions, _watching(held, progress))
-        return _finish(folder, todo.worked)
+        work = PendingWork(manifest, worker)
+        work.run(executor, plan_batches(wanted, work.shards, engine.in_flight), progress)
+        remove_leftovers(folder)  # of workers that died
+        return _finish(folder, work.worked)
     finally:
-        crew.close()
+        executor.close()
         if held is not None:
             held.release()
 
 
 def check_workers(workers: int) -> None:
-    """Refuse a number of workers with which nothing would be done.
-
-    Raises:
-        RunError: it is none.
-    """
+    """Raise RunError for a number of workers with which nothing would be done."""
     if workers < 1:
         raise RunError(f"workers = {workers}: must be at least 1")
 
 
-def _check_shared(folder: AnyPath, workers: int) -> None:
-    """Refuse a place that other processes do not see."""
-    if isinstance(folder, RemotePath) and folder.scheme == "memory" and workers > 1:
-        raise RunError(f"{str(folder)!r} is in the memory of one process: use --workers 1")
-
-
-def _watching(held: Lock, progress: Progress | None) -> Progress:
-    """Progress that is told as long as this process has the right to write."""
-
-    def tell(done: int, total: int) -> None:
-        held.check()
-        if progress:
-            progress(done, total)
-
-    return tell
-
-
 def check_ours(folder: AnyPath) -> None:
-    """Refuse a folder that is no run of ours, before anything in it is touched."""
+    """Raise RunError for a folder that is no run of ours, before anything in it is touched."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise RunError(f"{str(folder)!r} is no folder: name another with --out")
     if (folder / MANIFEST).exists():
-        Manifest.read(folder).check_format(folder)
+        Manifest.read(folder)  # raises if this version cannot read it
     elif any(not path.name.startswith(OURS) for path in folder.iterdir()):
         raise RunError(f"{str(folder)!r} holds other files: name a new folder with --out")
 
 
-def _hire(
-    worker: Worker, workers: int, cluster: Cluster | None, say: Callable[[str], None]
-) -> Crew:
-    """Whoever does the work."""
+def find_damage(folder: AnyPath, manifest: Manifest) -> list[Problem]:
+    """Return the tables that are not as they were written, and must be made again.
+
+    Raises:
+        RunError: there is a file that no making again would mend.
+    """
+    records, problems = read_records(folder, manifest)
+    problems += find_problems(folder, manifest, records, every_byte=True)
+    refuse(folder, [problem for problem in problems if not problem.tables])
+    return problems
+
+
+def _make_executor(worker: Worker, workers: int, cluster: Cluster | None, say: Say) -> Executor:
+    plan, folder = worker.plan, worker.folder
     if cluster is not None:
-        from lookback.runs.ray_workers import Actors
+        from lookback.runs.ray_executor import RayExecutor
 
-        return Actors(worker.plan, worker.folder, workers, cluster, say)
+        return RayExecutor(plan, folder, workers, cluster, say)
     if workers > 1:
-        from lookback.runs.workers import Processes
-
-        return Processes(worker.plan, worker.folder, workers, say)
-    return Alone(worker)
+        return WorkerPool(lambda: ProcessWorker(plan, folder, workers), workers, say)
+    return SerialExecutor(worker)
 
 
-def _begin(
-    plan: Plan, worker: Worker, account: Account, job: Job | None, say: Callable[[str], None]
-) -> Manifest:
-    """The manifest of a run that begins, or of the one that is there if it is the same.
+def _begin(plan: Plan, worker: Worker, engine: EngineInfo, job: Job | None, say: Say) -> Manifest:
+    """Return the manifest of a run that starts, or of the one that is there if it is the same.
 
-    One that failed altogether has nothing to lose, and begins anew, whatever its settings were.
+    One that failed altogether has nothing to lose, and starts anew, whatever its settings were.
     """
     folder, benchmark = worker.folder, worker.benchmark
-    every = worker.shards
-    shards = every if job is None else job.share(every)
+    all_shards = worker.shards
+    shards = all_shards if job is None else job.share(all_shards)
     manifest = Manifest.begin(
-        settings=plan.settings(account, benchmark, worker.source.identity),
-        defaults=account.defaults,
+        settings=plan.settings(engine, benchmark, worker.source.identity),
+        defaults=engine.defaults,
         items=len(worker.places_in(shards)),
         shards=shards,
-        job=job and replace(job, items=len(worker.places), shards=len(every)),
+        job=job and replace(job, items=len(worker.places), shards=len(all_shards)),
         scorers={name: get_scorer(name.partition("@")[0]).defaults for name in plan.scorers},
         looks=plan.look,
         candidates=plan.candidates,
@@ -206,7 +192,7 @@ def _begin(
         # Absolute, so that studies find the images from another folder.
         data=plan.data and str(to_path(plan.data).expanduser().absolute()),
         title=benchmark.title,
-        versions=versions(account.identity.versions),
+        versions=versions(engine.identity.versions),
     )
     if job is not None:
         check_siblings(folder.parent, job, manifest)
@@ -225,24 +211,12 @@ def _begin(
 
 
 def _has_candidates(folder: AnyPath, manifest: Manifest) -> bool:
-    """Whether anything was drawn, whatever the manifest says: that is never thrown away."""
+    """Return whether anything was drawn, whatever the manifest says: it is never thrown away."""
     records, _ = read_records(folder, manifest)
     return any(record.tables["candidates"].rows for record in records.values())
 
 
-def _find_damage(folder: AnyPath, manifest: Manifest) -> list[Problem]:
-    """The tables that are not as they were written, and must be made again.
-
-    Raises:
-        RunError: there is a file that no making again would mend.
-    """
-    records, problems = read_records(folder, manifest)
-    problems += find_problems(folder, manifest, records, every_byte=True)
-    refuse(folder, [problem for problem in problems if not problem.tables])
-    return problems
-
-
-def _forget_timings(folder: AnyPath, manifest: Manifest, say: Callable[[str], None]) -> None:
+def _forget_timings(folder: AnyPath, manifest: Manifest, say: Say) -> None:
     """Leave out timings that are damaged: the results that were timed are worth more."""
     records, _ = read_records(folder, manifest)
     for problem in read_timings(folder, manifest, records).problems:
@@ -256,61 +230,50 @@ def _left_out(worker: Worker) -> list[str]:
     return benchmark.left_out() if isinstance(benchmark, LeavingOut) else []
 
 
-def _tell(worker: Worker, say: Callable[[str], None]) -> None:
-    """What a user should know about the items."""
+def _say_notes(worker: Worker, say: Say) -> None:
     left_out = _left_out(worker)
-    for line in left_out[:SAID]:
+    for line in left_out[:MOST_LINES]:
         say(f"left out: {line}")
-    if len(left_out) > SAID:
-        say(f"and {len(left_out) - SAID} more lines left out")
+    if len(left_out) > MOST_LINES:
+        say(f"and {len(left_out) - MOST_LINES} more lines left out")
     for note in worker.benchmark.notes:
         say(note)
 
 
-def _tell_photographs(worker: Worker, account: Account, say: Callable[[str], None]) -> None:
+def _say_photographs(worker: Worker, engine: EngineInfo, say: Say) -> None:
     """Say, once, that the embedded model does not know what it is to be shown."""
     known = worker.plan.benchmark in GENERATED or worker.plan.image == "none"
-    if account.identity.model != "embedded" or known:
+    if engine.identity.model != "embedded" or known:
         return
-    for place in worker.places[:SEEN]:
+    for place in worker.places[:CHECKED_ITEMS]:
         try:
-            other = shows_photograph(worker.questions.of(place).conversation)
+            is_photograph = shows_photograph(worker.questions.of(place).conversation)
         except Exception:  # it cannot be read, which is said of the item
             continue
-        if other:
+        if is_photograph:
             say(PHOTOGRAPH)
             return
 
 
-class Todo:
-    """What a run lacks.
-
-    Attributes:
-        shards: those that lack a table.
-        total: how many pieces of work a whole run is.
-        done: how many of them are there.
-        worked: how many of these were made by `do`.
-    """
+class PendingWork:
+    """What a run lacks, in pieces of work: a table of an item."""
 
     def __init__(self, manifest: Manifest, worker: Worker) -> None:
         tables = [table for table in manifest.tables if table != "candidates"]  # with the items
         sizes = Counter(place // SHARD for place in worker.places)
 
-        def lacking(shard: int) -> list[str]:
+        def find_missing(shard: int) -> list[str]:
             record = read_record(worker.folder, shard)
             return [t for t in tables if record is None or t not in record.tables]
 
-        found = each(worker.folder, lacking, manifest.shards)
-        lacks = dict(zip(manifest.shards, found, strict=True))
-        self.shards = [shard for shard, left in lacks.items() if left]
-        missing = sum(sizes[shard] * len(left) for shard, left in lacks.items())
+        lists = each(worker.folder, find_missing, manifest.shards)
+        missing = dict(zip(manifest.shards, lists, strict=True))
+        self.shards = [shard for shard, left in missing.items() if left]  # that lack a table
         self.total = manifest.items * len(tables)
-        self.done = self.total - missing
-        self.worked = 0
+        self.done = self.total - sum(sizes[shard] * len(left) for shard, left in missing.items())
+        self.worked = 0  # pieces done by `run`
 
-    def do(self, crew: Crew, portions: list[Portion], progress: Progress | None) -> None:
-        """Have it made."""
-
+    def run(self, executor: Executor, batches: list[ShardBatch], progress: Progress | None) -> None:
         def report(count: int) -> None:
             self.done += count
             self.worked += count
@@ -318,26 +281,29 @@ class Todo:
                 progress(self.done, self.total)
 
         report(0)
-        crew.work(portions, report)
+        executor.run(batches, report)
 
 
 def _finish(folder: AnyPath, worked: int) -> Summary:
-    """Count what failed, and say in the manifest that all was tried."""
+    """Count what failed, and write in the manifest that all was tried."""
     run = Run(folder)
     items = run.table("items", ("item", "id", "error")).to_pylist()
     names = {row["item"]: row["id"] for row in items}
     failed = [(row["id"], row["error"]) for row in items if row["error"]]
-    broken = len(failed)
-    for name in run.manifest.scorers:
-        for row in run.table(f"scores/{name}", ("item", "error")).to_pylist():
+    failed_items = len(failed)
+    tables = {f"scores/{name}": name for name in run.manifest.scorers}
+    tables |= {"looks": "look"} if run.manifest.looks else {}
+    for table, name in tables.items():
+        for row in run.table(table, ("item", "error")).to_pylist():
             if row["error"]:
                 failed.append((names[row["item"]], f"{name}: {row['error']}"))
-    if run.manifest.looks:
-        for row in run.table("looks", ("item", "error")).to_pylist():
-            if row["error"]:
-                failed.append((names[row["item"]], f"look: {row['error']}"))
-    status = "failed" if items and broken == len(items) else "finished"
-    replace(run.manifest, status=status, done=len(items), failed=broken).write(folder)
+    all_failed = items and failed_items == len(items)
+    replace(
+        run.manifest,
+        status="failed" if all_failed else "finished",
+        done=len(items),
+        failed=failed_items,
+    ).write(folder)
     return Summary(Run(folder), len(items), failed, worked, run.manifest.left_out)
 
 

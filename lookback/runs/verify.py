@@ -1,4 +1,4 @@
-"""Is a run what was written?
+"""Compare a run with what was recorded when it was written.
 
 Names, sizes and counts are compared when it is opened, a table's bytes when it is first read, and
 all of them by `lookback runs verify`.
@@ -6,7 +6,6 @@ all of them by `lookback runs verify`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,50 +16,37 @@ from lookback.runs.jobs import Folders, read_folders
 from lookback.runs.layout import RunError, checksum, shard_path
 from lookback.runs.manifest import MANIFEST, Manifest
 from lookback.runs.records import (
+    MOVE,
     RECORDS,
     SAMPLED,
     Problem,
     Record,
     TableRecord,
     read_record,
+    read_timings,
     record_path,
 )
-from lookback.runs.timings import MOVE, read_timings
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What a look at every byte of a run found.
-
-    Attributes:
-        manifest: the run's.
-        shards: how many of its shards are there.
-        of: how many it is to have.
-        files: how many tables they have.
-        bytes: how large these are together.
-        problems: what is not as it was written.
-        unrecorded_timings: how many files of timings have no record, so that they cannot be
-            verified; runs that were begun before there were such records have none.
-    """
+    """The result of comparing every byte of a run."""
 
     manifest: Manifest
-    shards: int
-    of: int
-    files: int
-    bytes: int
+    shards: int  # that are complete
+    of: int  # shards that it is to have
+    files: int  # tables of the complete shards
+    bytes: int  # of these
     problems: list[Problem]
-    unrecorded_timings: int = 0
+    unrecorded_timings: int = 0  # files of timings without a record, which cannot be verified
 
     @property
     def ok(self) -> bool:
-        """Whether all that is there is as it was written."""
         return not self.problems
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
         problems = [
-            {"file": one.file, "problem": one.problem, "remedy": one.remedy}
-            for one in self.problems
+            {"file": p.file, "problem": p.problem, "remedy": p.remedy} for p in self.problems
         ]
         return {
             "ok": self.ok,
@@ -75,19 +61,11 @@ class Verification:
 
 
 def verify(folder: AnyPath) -> Verification:
-    """Compare every byte of a run with what was recorded when it was written.
-
-    Raises:
-        RunError: there is no run.
-    """
+    """Compare every byte of a run with its records; raise RunError if there is no run."""
     folders = read_folders(folder)
     if folders.jobs:
         return _verify_jobs(folders)
     manifest = folders.manifest
-    if not manifest.recorded:
-        what = f"has format {manifest.format}, which has no checksums"
-        problem = Problem(MANIFEST, what, "the run can be read, but not verified")
-        return Verification(manifest, 0, len(manifest.shards), 0, 0, [problem])
     records, problems = read_records(folder, manifest)
     problems += find_problems(folder, manifest, records, every_byte=True)
     timings = read_timings(folder, manifest, records)
@@ -99,20 +77,19 @@ def verify(folder: AnyPath) -> Verification:
 
 
 def _verify_jobs(folders: Folders) -> Verification:
-    """The same of all jobs of a run."""
-    found = [(path.name, verify(path)) for path, _ in folders.parts]
+    parts = [(path.name, verify(path)) for path, _ in folders.parts]
     problems = [
         replace(problem, file=f"{name}/{problem.file}")
-        for name, one in found
-        for problem in one.problems
+        for name, part in parts
+        for problem in part.problems
     ]
     names = ("shards", "files", "bytes", "unrecorded_timings")
-    shards, files, size, timings = (sum(getattr(one, name) for _, one in found) for name in names)
+    shards, files, size, timings = (sum(getattr(part, n) for _, part in parts) for n in names)
     return Verification(folders.manifest, shards, folders.shards, files, size, problems, timings)
 
 
 def read_records(folder: AnyPath, manifest: Manifest) -> tuple[dict[int, Record], list[Problem]]:
-    """The records of a run's shards, and what is wrong with records.
+    """Return the records of a run's shards, and what is wrong with records.
 
     A shard of a run that is not finished need not be there.
     """
@@ -126,8 +103,8 @@ def read_records(folder: AnyPath, manifest: Manifest) -> tuple[dict[int, Record]
             return None, f"cannot be read ({one_line(error, 100)})"
         return record, _problem_of_record(manifest, shard, record)
 
-    found = each(folder, read, manifest.shards)
-    for shard, (record, problem) in zip(manifest.shards, found, strict=True):
+    results = each(folder, read, manifest.shards)
+    for shard, (record, problem) in zip(manifest.shards, results, strict=True):
         if problem is not None:
             file = f"{RECORDS}/{record_path(folder, shard).name}"
             problems.append(Problem(file, problem, shard=shard, tables=SAMPLED))
@@ -145,26 +122,29 @@ def _problem_of_record(manifest: Manifest, shard: int, record: Record | None) ->
     return f"names a table that the run has not ({unknown[0]:.40})" if unknown else None
 
 
+def check_records(folder: AnyPath, manifest: Manifest) -> dict[int, Record]:
+    """Return the records of a run's shards; raise RunError if the run is not as they say."""
+    records, problems = read_records(folder, manifest)
+    refuse(folder, problems + find_problems(folder, manifest, records))
+    return records
+
+
 def find_problems(
     folder: AnyPath, manifest: Manifest, records: Mapping[int, Record], every_byte: bool = False
 ) -> list[Problem]:
-    """What is not as the records say.
+    """Return what is not as the records of its complete shards say.
 
-    Args:
-        folder: of the run.
-        manifest: the run's.
-        records: of the shards that are there.
-        every_byte: compare checksums too, not names, sizes and counts alone.
+    With `every_byte` checksums are compared too, not names, sizes and counts alone.
     """
     tables = {*manifest.tables, *(table for one in records.values() for table in one.tables)}
-    there = {table: sizes_in(folder / table) for table in tables}
+    sizes = {table: sizes_in(folder / table) for table in tables}
     wanted = manifest.tables if manifest.status != "running" else ()
     files = [
         (shard, table, record.tables.get(table))
         for shard, record in records.items()
         for table in sorted({*wanted, *record.tables})
     ]
-    problems = _problems_of(folder, there, files, every_byte)
+    problems = _compare_tables(folder, sizes, files, every_byte)
     problems += [Problem(file, "is no part of this run", MOVE) for file in _extra(folder, manifest)]
     count = sum(record.tables["items"].rows for record in records.values())
     if len(records) == len(manifest.shards) and not problems and count != manifest.items:
@@ -173,17 +153,17 @@ def find_problems(
     return problems
 
 
-def _problems_of(
+def _compare_tables(
     folder: AnyPath,
-    there: Mapping[str, Mapping[str, int]],
+    sizes: Mapping[str, Mapping[str, int]],
     files: Sequence[tuple[int, str, TableRecord | None]],
     every_byte: bool,
 ) -> list[Problem]:
-    """What is wrong with tables of shards: given where, which, and what was recorded of them.
+    """Return what is wrong with tables of shards.
 
     Args:
         folder: of the run.
-        there: the files of each table, with their bytes.
+        sizes: the files of each table, with their bytes.
         files: shard, table and what was recorded of it, if anything was.
         every_byte: compare checksums too.
     """
@@ -191,7 +171,7 @@ def _problems_of(
     def problem_of(file: tuple[int, str, TableRecord | None]) -> str | None:
         shard, table, known = file
         path = shard_path(folder, table, shard)
-        size = there[table].get(path.name)
+        size = sizes[table].get(path.name)
         if known is None:
             return "was never recorded"
         if size is None:
@@ -211,10 +191,10 @@ def _problems_of(
 
 
 def _extra(folder: AnyPath, manifest: Manifest) -> list[str]:
-    """Tables and records that no shard of the run can have, but readers of Parquet would read."""
+    """Return files that no shard of the run can have, but readers of Parquet would read."""
     scores = (f"scores/{name}" for name in names_in(folder / "scores"))
     tables = {*manifest.tables, "looks", *scores}
-    found = []
+    extra = []
     for table in (RECORDS, *sorted(tables)):
         suffix = ".json" if table == RECORDS else ".parquet"
         known = table == RECORDS or table in manifest.tables
@@ -222,49 +202,18 @@ def _extra(folder: AnyPath, manifest: Manifest) -> list[str]:
         for name in sorted({*names_in(folder / table)} - expected):
             # Systems leave files that begin with a dot, and nobody reads those.
             if name.endswith(suffix) and not name.startswith("."):
-                found.append(f"{table}/{name}")
-    return found
+                extra.append(f"{table}/{name}")
+    return extra
 
 
 def find_changes(folder: AnyPath, records: Mapping[int, Record], table: str) -> list[Problem]:
-    """The files of a table whose bytes are not those that were written."""
+    """Return the files of a table whose bytes are not those that were written."""
     files = [(s, table, one.tables[table]) for s, one in records.items() if table in one.tables]
-    there = {table: sizes_in(folder / table)}
-    return _problems_of(folder, there, files, every_byte=True)
-
-
-def unrecorded_shards(folder: AnyPath, manifest: Manifest) -> dict[str, list[int]]:
-    """The complete shards of each table of a run without records (formats 1 and 2).
-
-    There, items were written last, so that a shard is complete if they are there.
-
-    Raises:
-        RunError: a finished run lacks a table of a shard.
-    """
-    found = {table: _numbers(folder / table) for table in manifest.tables}
-    for table in SAMPLED:
-        lost = sorted(set().union(*found.values()) - set(found[table]))
-        if lost and manifest.status != "running":
-            file = f"{table}/{shard_path(folder, table, lost[0]).name}"
-            raise RunError(
-                f"{str(folder)!r} is damaged: {file} is missing; a run of format "
-                f"{manifest.format} cannot be gone on with: make it again in another folder"
-            )
-    complete = set(found["items"]) & set(found["candidates"])
-    return {table: sorted(complete & set(shards)) for table, shards in found.items()}
-
-
-def _numbers(folder: AnyPath) -> list[int]:
-    names = filter(None, (re.fullmatch(r"(\d{5,})\.parquet", name) for name in names_in(folder)))
-    return sorted(int(name[1]) for name in names)
+    return _compare_tables(folder, {table: sizes_in(folder / table)}, files, every_byte=True)
 
 
 def refuse(folder: AnyPath, problems: list[Problem]) -> None:
-    """Refuse to read a run that is damaged: nothing that is computed from it would be right.
-
-    Raises:
-        RunError: it is; the message names the first file and what to do.
-    """
+    """Raise RunError if there are problems; the message names the first and what to do."""
     if problems:
         more = f" (and {len(problems) - 1} more: `lookback runs verify` lists them)"
         raise RunError(

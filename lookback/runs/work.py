@@ -1,4 +1,4 @@
-"""The work of one process on a run: shard after shard, each table of it if it is not there yet."""
+"""What a worker does: shard after shard, each table of it that does not exist yet."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any, cast
 from lookback.engines import optional_settings, require
 from lookback.errors import error_line
 from lookback.io.storage import AnyPath
-from lookback.runs.crew import Account
+from lookback.runs.executors import EngineInfo
+from lookback.runs.items import Questions
 from lookback.runs.layout import (
     SHARD,
     TOKEN_COLUMNS,
     RunError,
+    read_candidates,
     read_table,
 )
 from lookback.runs.looks import empty_row, find_picks, look_row
 from lookback.runs.manifest import Manifest
 from lookback.runs.records import read_record, write_shard
-from lookback.runs.sources import Questions, get_source
-from lookback.runs.stored import read_candidates
+from lookback.runs.sources import get_source
 from lookback.scores.base import get_scorer
 from lookback.signals import BY_LAYER, PRUNED, Asked, Candidates
 
@@ -39,16 +40,10 @@ Report = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Answer:
-    """What asking about an item gave.
+    """The answer to the question about an item."""
 
-    Attributes:
-        head: the item's row, with its error if it failed.
-        candidates: None if it failed.
-        timing: how long it took.
-    """
-
-    head: dict[str, Any]
-    candidates: Candidates | None
+    head: dict[str, Any]  # the item's row, with its error if it failed
+    candidates: Candidates | None  # None if it failed
     timing: dict[str, Any]
 
 
@@ -67,8 +62,8 @@ class Worker:
         self.columns = (*TOKEN_COLUMNS, BY_LAYER) if plan.by_layer else TOKEN_COLUMNS
         self.engine: Engine
 
-    def load(self) -> Account:
-        """Load the model; what else can be wrong was said before, at once."""
+    def load(self) -> EngineInfo:
+        """Load the model; anything else that can be wrong was said before."""
         self.engine = self.plan.load_engine()
         require(self.engine, [self.source.uses], "this run")
         require(self.engine, ["look"] if self.plan.look else [], "--look")
@@ -76,20 +71,20 @@ class Worker:
         for name in self.plan.scorers:
             base = name.partition("@")[0]
             require(self.engine, get_scorer(base).uses, f"scorer {base!r}")
-        return Account.of(self.engine, self.in_flight)
+        return EngineInfo.of(self.engine, self.in_flight)
 
     @property
     def shards(self) -> list[int]:
-        """Those that have items."""
+        """The shards that have items."""
         return sorted({place // SHARD for place in self.places})
 
     def places_in(self, shards: Collection[int]) -> list[int]:
-        """The positions of the items of some shards."""
-        found: list[int] = []
+        """Return the positions of the items of some shards."""
+        places: list[int] = []
         for shard in shards:
-            first, end = (bisect_left(self.places, one * SHARD) for one in (shard, shard + 1))
-            found += self.places[first:end]
-        return found
+            first, end = (bisect_left(self.places, n * SHARD) for n in (shard, shard + 1))
+            places += self.places[first:end]
+        return places
 
     @property
     def in_flight(self) -> int:
@@ -122,9 +117,9 @@ class Worker:
                     answers = []
 
     def _write_sampled(self, shard: int, answers: Sequence[Answer]) -> None:
-        rows = [row for one in answers for row in self.rows(one.head["item"], one.candidates)]
-        tables = {"candidates": rows, "items": [one.head for one in answers]}
-        timings = {"sample": [one.timing for one in answers]}
+        rows = [row for a in answers for row in self.rows(a.head["item"], a.candidates)]
+        tables = {"candidates": rows, "items": [answer.head for answer in answers]}
+        timings = {"sample": [answer.timing for answer in answers]}
         write_shard(self.folder, shard, tables, timings, by_layer=self.plan.by_layer)
 
     def sample(self, places: Sequence[int], report: Report = lambda count: None) -> list[Answer]:
@@ -142,22 +137,22 @@ class Worker:
             except Exception as error:
                 head["error"] = _message(error)
                 report(1)
-        told = 0
+        reported = 0
 
         def progress(count: int) -> None:
-            nonlocal told
-            told += count
+            nonlocal reported
+            reported += count
             report(count)
 
         answers = self.source.answers(self.engine, questions, progress) if questions else []
-        if told < len(questions):  # an engine need not have told
-            report(len(questions) - told)
-        found = {one.place: got for one, got in zip(questions, answers, strict=True)}
+        if reported < len(questions):  # an engine need not report
+            report(len(questions) - reported)
+        by_place = {q.place: answer for q, answer in zip(questions, answers, strict=True)}
         ms = _since(began) / len(places)
-        return [self._answer(head, found.get(place), ms) for place, head in heads.items()]
+        return [self._answer(head, by_place.get(place), ms) for place, head in heads.items()]
 
     def _head(self, place: int) -> dict[str, Any]:
-        """An item's row before it is asked about."""
+        """Return an item's row before it is asked about."""
         item = self.items[place]
         return {
             "item": place,
@@ -172,15 +167,15 @@ class Worker:
         }
 
     def _answer(
-        self, head: dict[str, Any], got: Candidates | Exception | None, ms: float
+        self, head: dict[str, Any], result: Candidates | Exception | None, ms: float
     ) -> Answer:
-        """An item's row completed with what was got; None if it could not be asked about."""
+        """Complete an item's row; the result is None if it could not be asked about."""
         candidates = None
-        if isinstance(got, Exception):
-            head["error"] = _message(got)
+        if isinstance(result, Exception):
+            head["error"] = _message(result)
         elif head["error"] is None:
             try:
-                candidates = _checked(got)
+                candidates = _check_candidates(result)
                 head["prompt_ids"] = candidates.prompt_ids.tolist()
                 head["messages"] = json.dumps(candidates.messages, ensure_ascii=False)
                 if candidates.source is not None:
@@ -190,7 +185,7 @@ class Worker:
         return Answer(head, candidates, _timing("sample", head["item"], len(candidates or ()), ms))
 
     def rows(self, place: int, candidates: Candidates | None) -> list[dict[str, Any]]:
-        """The rows of an item's candidates with their quality; a pruned one has none.
+        """Return the rows of an item's candidates with their quality; a pruned one has none.
 
         Raises:
             Exception: the benchmark's judge failed, as it would for all others.
@@ -214,12 +209,12 @@ class Worker:
         ]
 
     def _score(self, name: str, shard: int, places: list[int], report: Report) -> None:
-        """Scores of one scorer for the items of a shard that have candidates."""
+        """Write the scores of one scorer for the items of a shard that have candidates."""
         manifest = Manifest.read(self.folder)
         items = read_table(self.folder, "items", shard, ("item", "error")).to_pylist()
         failed = {row["item"] for row in items if row["error"] is not None}
-        # A run that was begun by an older version goes on as it began.
-        settings = get_scorer(name.partition("@")[0]).changed_since(manifest.scorers.get(name))
+        # A run continues with the settings it was started with, whatever the defaults are now.
+        settings = get_scorer(name.partition("@")[0]).changed_since(manifest.scorers[name])
         rows, timings = [], []
         for place in places:
             if place in failed:
@@ -238,9 +233,9 @@ class Worker:
         candidates: Candidates,
         settings: Mapping[str, Any] | None = None,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """An item's row of scores, and how long it took; what goes wrong is its error."""
+        """Return an item's row of scores, and how long it took; what goes wrong is its error."""
         base, _, count = name.partition("@")
-        engine = Listening(self.engine)
+        engine = ReplyRecorder(self.engine)
         row: dict[str, Any] = {"item": place, "scores": None, "replies": None, "error": None}
         first = candidates[: int(count) if count else None]
         began = time.perf_counter()
@@ -255,7 +250,7 @@ class Worker:
         return row, _timing(name, place, len(first), _since(began))
 
     def _look(self, shard: int, places: list[int], report: Report) -> None:
-        """Where the picks of those items of a shard looked that are among the first."""
+        """Write where the picks of those items of a shard looked that are among the first."""
         manifest = Manifest.read(self.folder)
         items = read_table(self.folder, "items", shard, ("item", "error")).to_pylist()
         fine = {row["item"] for row in items if row["error"] is None}
@@ -265,31 +260,31 @@ class Worker:
         for place in places:
             if place in wanted:
                 began = time.perf_counter()
-                found = self.look(place, read_candidates(self.folder, manifest, place))
-                timings.append(_timing("look", place, len(found), _since(began)))
-                rows += found
+                looks = self.look(place, read_candidates(self.folder, manifest, place))
+                timings.append(_timing("look", place, len(looks), _since(began)))
+                rows += looks
             report(1)
         write_shard(self.folder, shard, {"looks": rows}, {"look": timings})
 
     def look(self, place: int, candidates: Candidates) -> list[dict[str, Any]]:
-        """The rows of an item's picks; what goes wrong is their error."""
+        """Return the rows of an item's picks; what goes wrong is their error."""
         rows = []
         for index, methods in sorted(find_picks(candidates).items()):
             try:
                 question = self.questions.of(place)
-                found = self.engine.look(
+                look = self.engine.look(
                     messages=question.conversation.messages(),
                     response=candidates[index],
                     source=question.source,
                 )
-                rows.append(look_row(place, index, methods, found, question.conversation))
+                rows.append(look_row(place, index, methods, look, question.conversation))
             except Exception as error:
                 rows.append(empty_row(place, index, methods) | {"error": _message(error)})
         return rows
 
 
-class Listening:
-    """An engine that remembers what it replied."""
+class ReplyRecorder:
+    """An engine that keeps its replies."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -306,26 +301,24 @@ class Listening:
         messages: Messages | None = None,
         **settings: Any,
     ) -> list[str]:
-        """As the engine's."""
         replies = self._engine.generate(image, prompts, messages=messages, **settings)
         self.replies += replies
         return replies
 
 
 def _lists(values: Any) -> Any:
-    """What Arrow takes: it knows arrays of one dimension alone."""
+    """Return what Arrow takes: it knows arrays of one dimension alone."""
     return list(values) if getattr(values, "ndim", 1) > 1 else values
 
 
-def _checked(got: object) -> Candidates:
-    """What an engine gave, if it is what it should give."""
-    if not isinstance(got, Candidates):
-        raise TypeError(f"the engine gave {type(got).__name__}, not Candidates")
-    return got
+def _check_candidates(result: object) -> Candidates:
+    if not isinstance(result, Candidates):
+        raise TypeError(f"the engine gave {type(result).__name__}, not Candidates")
+    return result
 
 
 def _since(began: float) -> float:
-    """Milliseconds."""
+    """Return the milliseconds since then."""
     return 1000 * (time.perf_counter() - began)
 
 
@@ -334,5 +327,4 @@ def _timing(stage: str, place: int, responses: int, ms: float) -> dict[str, Any]
 
 
 def _message(error: Exception) -> str:
-    """One line."""
     return error_line(error)[:1000]

@@ -17,7 +17,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -82,8 +82,6 @@ class Scorer:
             ("uniform"), or with its scores as probabilities ("shares").
         paper: its line in the paper's main table, from 1; None if it is not there.
         same_as: another scorer that always picks the same; tables then show that one alone.
-        before: settings that it did not always have, as they were then: recorded scores that do not
-            name them were made so.
         validate: called with all settings by name; raises ValueError if one is out of range.
     """
 
@@ -99,7 +97,6 @@ class Scorer:
     expected: Literal["uniform", "shares"] | None = None
     paper: int | None = None
     same_as: str | None = None
-    before: Mapping[str, Any] = field(default_factory=dict)
     validate: Callable[..., None] | None = None
 
     @property
@@ -123,19 +120,10 @@ class Scorer:
         parameters = list(inspect.signature(self.function).parameters.values())[1:]
         return {p.name: None if p.default is p.empty else p.default for p in parameters}
 
-    def made_with(self, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the settings that recorded scores were computed with.
-
-        Args:
-            recorded: None if nothing was (format 1 of runs): they were the scorer's own.
-        """
-        return {**(self.defaults if recorded is None else {}), **self.before, **(recorded or {})}
-
-    def changed_since(self, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the settings of recorded scores that are no longer the defaults."""
+    def changed_since(self, recorded: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of the recorded settings that are no longer the defaults."""
         now = json.loads(json.dumps(self.defaults, default=str))  # as they would be read again
-        made = self.made_with(recorded).items()
-        return {key: value for key, value in made if key in now and value != now[key]}
+        return {k: value for k, value in recorded.items() if k in now and value != now[k]}
 
     @property
     def from_signals(self) -> bool:
@@ -284,7 +272,6 @@ def scorer(
     expected: Literal["uniform", "shares"] | None = None,
     paper: int | None = None,
     same_as: str | None = None,
-    before: Mapping[str, Any] | None = None,
     validate: Callable[..., None] | None = None,
 ) -> Callable[[F], F]:
     """Register a function as the scorer `name`; the first line of its docstring describes it.
@@ -300,7 +287,6 @@ def scorer(
         expected: see `Scorer`.
         paper: see `Scorer`.
         same_as: see `Scorer`.
-        before: see `Scorer`.
         validate: called with all settings by name, before a model is loaded; raises ValueError if
             one is out of range.
     """
@@ -323,7 +309,6 @@ def scorer(
                 expected,
                 paper,
                 same_as,
-                before or {},
                 validate,
             )
         )

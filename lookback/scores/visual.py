@@ -78,7 +78,6 @@ def _check_vauq(k: float | None, layers: Any, rows: str, **_: Any) -> None:
     title="VAUQ",
     color="#db2777",
     paper=5,
-    before={"rows": "response"},
     validate=_check_vauq,
 )
 def vauq(

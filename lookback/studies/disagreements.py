@@ -10,7 +10,7 @@ import numpy as np
 from lookback.annotation.cases import Case, KeyCase, Pick, folder_files
 from lookback.pages import image_uri
 from lookback.runs import Run
-from lookback.runs.again import item_images
+from lookback.runs.items import item_images
 from lookback.scores.base import Scorer, get_scorer
 from lookback.studies.common.base import Result, Runs, StudyError, study, title
 from lookback.studies.common.selection import in_order

@@ -10,7 +10,7 @@ import numpy as np
 
 from lookback.pages.tokens import SIGNALS, Case, Response, color, shades, tokens_page
 from lookback.runs import Run
-from lookback.runs.again import item_images
+from lookback.runs.items import item_images
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array, relevance, token_scores
 from lookback.signals import Candidate

@@ -22,7 +22,7 @@ from strict_html import Page
 import lookback
 from lookback.pages import ENVIRONMENT, clean, data_uri, image_uri, render
 from lookback.pages.tokens import Case, Response, tokens_page
-from lookback.runs.again import item_images
+from lookback.runs.items import item_images
 
 NASTY = (
     "</p><script>window.bad = 1</script> \"'&amp;<b> \u2028 \u202e שלום \x00\x1b \U0001f600 \ud800"

@@ -1,9 +1,11 @@
-"""A plugin for actors of tests: the first so many of them die at a certain write.
+"""A plugin for workers of tests: the first so many of them die at a certain write.
 
-LOOKBACK_TEST_MORTAL="PID FOLDER NUMBER LIVES": not in the process PID, which is the test's; at the
-write of that number; as many as LIVES, who leave a file each in FOLDER.
+LOOKBACK_TEST_MORTAL="PID FOLDER NUMBER LIVES": not in the process PID, which is the test's (or
+"worker": in processes that another one started by multiprocessing); at the write of that number; as
+many as LIVES, who leave a file each in FOLDER.
 """
 
+import multiprocessing
 import os
 import signal
 
@@ -23,5 +25,5 @@ def replace(*paths):
     real(*paths)
 
 
-if os.getpid() != int(test):
+if multiprocessing.parent_process() if test == "worker" else os.getpid() != int(test):
     os.replace = replace

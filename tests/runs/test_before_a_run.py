@@ -98,7 +98,7 @@ def test_a_model_that_cannot_be_loaded_leaves_no_folder(monkeypatch, tmp_path):
 
 
 def test_a_second_writer_is_refused_before_it_loads_a_model(loaded, tmp_path):
-    from lookback.runs.layout import lock
+    from lookback.runs.locks import lock
 
     start(Plan("scenes-vqa", limit=2, n=2), tmp_path / "run")
     loaded.clear()

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from made_runs import make_run
-from test_formats import downgrade
 from test_producing import results
 from toy_engine import ToyEngine
 
@@ -513,41 +512,6 @@ class TestVerify:
         status, out, _ = command("runs", "verify", tmp_path)
         assert (status, out.count("all as written")) == (0, 2)
         assert command("runs", "verify", tmp_path / "nowhere")[0] == 1
-
-    @pytest.mark.parametrize("version", [1, 2])
-    def test_older_formats_are_read_and_cannot_be_verified(self, command, tmp_path, version):
-        run = make_run(tmp_path / "old", items=12, n=3, recorded=("vauq",))
-        (downgrade if version == 1 else without_records)(run.path)
-        status, _, err = command("runs", "verify", run.path)
-        assert (status, err.count("\n")) == (1, 1)
-        assert f"has format {version}, which has no checksums" in err
-        status, _, err = command("study", "oracle", run.path)
-        assert status == 0
-        assert f"has format {version}: it cannot be verified" in err
-        assert Run(run.path).recorded == ["vauq"]
-
-    @pytest.mark.parametrize("table", ["items", "candidates"])
-    def test_an_older_run_that_lacks_a_table_is_refused(self, tmp_path, table):
-        run = make_run(tmp_path / "old", items=12, n=3)
-        without_records(run.path)
-        remove(run.path, table)
-        with pytest.raises(RunError, match=f"{table}/00001.parquet is missing; .* another folder"):
-            Run(run.path)
-        part = change_old(run.path, status="running")  # killed: what is whole is read
-        assert len(part.ids) == 10
-
-
-def without_records(folder):
-    """The same run as format 2 wrote it."""
-    shutil.rmtree(folder / "shards")
-    change_old(folder, format=2, shards=None)
-
-
-def change_old(folder, **changes):
-    data = json.loads((folder / "manifest.json").read_text()) | changes
-    kept = {name: value for name, value in data.items() if value is not None}
-    (folder / "manifest.json").write_text(json.dumps(kept))
-    return Run(folder)
 
 
 @pytest.mark.parametrize("file", ["manifest.json", "shards/00001.json", "items/00001.parquet"])

@@ -1,70 +1,34 @@
-"""The manifest validates itself; runs of format 1 are read; recorded scores keep their settings."""
+"""The manifest validates itself; other formats are refused; recorded scores keep their settings."""
 
 import json
-import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from made_runs import make_run
 from toy_engine import ToyEngine
 
 from lookback.runs import Run
 from lookback.runs.layout import RunError
-from lookback.runs.manifest import FORMAT, Manifest
+from lookback.runs.manifest import Manifest
 from lookback.runs.plan import Plan
 from lookback.runs.start import start
 
 
-def downgrade(folder):
-    """The same run as format 1 wrote it."""
-    data = asdict(Manifest.read(folder))
-    data |= {"format": 1, "what": data.pop("settings"), "scorers": list(data["scorers"])}
-    data["source"] = data.pop("candidates")
-    for name in ("left_out", "title", "shards"):
-        del data[name]
-    shutil.rmtree(folder / "shards")
-    shutil.rmtree(folder / "timings" / "shards")
-    (folder / "manifest.json").write_text(json.dumps(data))
-    for file in folder.glob("candidates/*.parquet"):
-        table = pq.read_table(file)
-        old = ["lookback" if n == "visual_lookback" else n for n in table.column_names]
-        pq.write_table(table.rename_columns(old), file)
-    for file in folder.glob("items/*.parquet"):
-        pq.write_table(pq.read_table(file).drop_columns(["messages", "source"]), file)
-    for file in folder.glob("timings/*.json"):
-        rows = json.loads(file.read_text())
-        file.write_text(json.dumps([{"what": row.pop("stage")} | row for row in rows]))
-
-
-def test_a_run_of_format_1_is_read(tmp_path):
-    new = make_run(tmp_path / "new", items=12, n=4, recorded=("vauq",))
-    make_run(tmp_path / "old", items=12, n=4, recorded=("vauq",))
-    downgrade(tmp_path / "old")
-    assert "lookback" in pq.read_table(tmp_path / "old" / "candidates").column_names
-    old = Run(tmp_path / "old")
-    assert (old.manifest.format, new.manifest.format) == (1, FORMAT)
-    assert (old.id, old.settings) == (new.id, new.settings)
-    for scorer in ("lookback", "visual_lookback", "vauq"):
-        np.testing.assert_array_equal(old.scores(scorer), new.scores(scorer))
-    a, b = old.candidates(3), new.candidates(3)
-    assert [c.text for c in a] == [c.text for c in b]
-    np.testing.assert_array_equal(a[1].visual_lookback, b[1].visual_lookback)
-    assert (list(a.messages), a.source) == ([], None)
-    assert old.items["messages"].null_count == 12
-    assert old.timings() == new.timings()
-
-
-def test_a_run_of_format_1_is_not_gone_on_with(tmp_path, monkeypatch):
+@pytest.mark.parametrize("number", [1, 2, 4, "3", None])
+def test_another_format_is_refused_and_nothing_in_it_is_touched(tmp_path, monkeypatch, number):
     monkeypatch.setattr(Plan, "load_engine", lambda plan: ToyEngine())
     plan = Plan("scenes-vqa", limit=3, n=2)
     start(plan, tmp_path / "run")
-    downgrade(tmp_path / "run")
-    (tmp_path / "run" / ".lookback-lock").unlink()
-    with pytest.raises(RunError, match="has format 1: it can be read, but not gone on with"):
-        start(plan, tmp_path / "run")
-    assert not (tmp_path / "run" / ".lookback-lock").exists()  # nothing in it is touched
+    path = tmp_path / "run" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": number, "what": {}}))
+    (tmp_path / "run" / ".lookback-lock").unlink(missing_ok=True)
+    before = sorted(tmp_path.rglob("*"))
+    said = f"manifest.json' .*it has format {number!r}, this version reads 3 alone: make the run"
+    for call in (Run, lambda folder: start(plan, folder)):
+        with pytest.raises(RunError, match=said):
+            call(tmp_path / "run")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
@@ -83,10 +47,12 @@ def test_a_run_of_format_1_is_not_gone_on_with(tmp_path, monkeypatch):
         ({"shards": "012"}, "its 'shards' is '012'"),
         ({"shards": [-1]}, "its 'shards' are"),
         ({"shards": [0, 0]}, "its 'shards' are"),
-        ({"shards": [0.5]}, "its 'shards' are"),
-        ({"scorers": {"../../x": None}}, "its scorers have '../../x'"),
-        ({"scorers": {"..": None}}, "its scorers have '..'"),
-        ({"scorers": {"": None}}, "its scorers have ''"),
+        ({"shards": [0.5]}, "its 'shards.0' is 0.5"),
+        ({"scorers": {"../../x": {}}}, "its scorers have '../../x'"),
+        ({"scorers": {"..": {}}}, "its scorers have '..'"),
+        ({"scorers": {"": {}}}, "its scorers have ''"),
+        ({"scorers": {"vauq": None}}, "its 'scorers.vauq' is None"),
+        ({"job": {"index": 3, "of": 2}}, "jobs are counted from 0"),
         ({"settings": {"model": "m"}}, "its settings have no 'benchmark'"),
     ],
 )
@@ -132,19 +98,6 @@ class TestRecordedScores:
         with pytest.raises(RunError, match=made):
             run.scores(scorer, 4, **settings)
 
-    def test_those_that_were_made_before_a_setting_was_there_say_what_it_was(self, run):
-        """VAUQ hid from the response's rows alone before it could do anything else."""
-        assert run.recorded_settings("vauq")["rows"] == "all"
-        plain = run.scores("vauq", rows="all")
-        made = {name: dict(settings) for name, settings in run.manifest.scorers.items()}
-        del made["vauq"]["rows"]
-        replace(run.manifest, scorers=made).write(run.path)
-        old = Run(run.path)
-        assert old.recorded_settings("vauq")["rows"] == "response"
-        np.testing.assert_array_equal(old.scores("vauq", rows="response"), plain)
-        with pytest.raises(RunError, match="vauq scores made with rows = 'response', not 'all'"):
-            old.scores("vauq", rows="all")
-
     def test_a_run_goes_on_with_the_settings_that_it_began_with(self, tmp_path, monkeypatch):
         """Whatever the scorer's own are by now: else a run would be of two minds."""
         asked = []
@@ -160,7 +113,7 @@ class TestRecordedScores:
         start(Plan("scenes-vqa", limit=12, n=3, scorers=("vauq",)), folder)
         assert {*asked} == {"all"}
         manifest = Manifest.read(folder)
-        made = {"vauq": {k: v for k, v in manifest.scorers["vauq"].items() if k != "rows"}}
+        made = {"vauq": dict(manifest.scorers["vauq"]) | {"rows": "response"}}
         replace(manifest, scorers=made, status="running").write(folder)
         (folder / "scores" / "vauq" / "00001.parquet").unlink()
         asked.clear()

@@ -1,7 +1,7 @@
 """A run that goes on, in one process or several: what is told, kept and counted."""
 
+import multiprocessing
 import os
-import queue
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,8 +11,14 @@ from made_runs import make_run
 from toy_engine import ToyEngine
 
 from lookback.benchmarks.base import BENCHMARKS, Item, Judged, MeanOfScores, benchmark
-from lookback.runs import Run, manifest, verify, workers
-from lookback.runs.crew import Account, Message, plan_portions
+from lookback.runs import Run, executors, manifest, verify
+from lookback.runs.executors import (
+    EngineInfo,
+    ProcessWorker,
+    WorkerDiedError,
+    WorkerPool,
+    plan_batches,
+)
 from lookback.runs.layout import RunError, replacing
 from lookback.runs.manifest import Manifest
 from lookback.runs.plan import Plan
@@ -193,65 +199,50 @@ def test_changed_files_show_in_the_commit(monkeypatch, changes, expected):
 class FakeContext:
     """Processes that end at once, and remember how many threads they would have."""
 
-    Queue = queue.Queue
-
     def __init__(self):
         self.threads = []
 
+    def Pipe(self):
+        ours, theirs = multiprocessing.Pipe()
+        theirs.send(EngineInfo.of(ToyEngine()))
+        for _ in range(99):  # each batch is done at once
+            theirs.send(None)
+        return ours, theirs
+
     def Process(self, target, args, daemon):
-        context = self
         assert daemon
-
-        class Process:
-            exitcode = 0
-
-            def start(self):
-                context.threads.append(os.environ["OMP_NUM_THREADS"])
-                worker, *_, inbox, told = args
-                told.put(Message(worker, "ready", Account.of(ToyEngine())))
-                inbox.put = lambda portion: told.put(Message(worker, "done"))
-
-            def terminate(self):
-                pass
-
-            def join(self):
-                pass
-
-        return Process()
+        start = lambda: self.threads.append(os.environ["OMP_NUM_THREADS"])  # noqa: E731
+        return SimpleNamespace(start=start, terminate=int, join=int, exitcode=0)
 
 
 @pytest.mark.parametrize("before", [None, "7"])
 @pytest.mark.parametrize(("count", "threads"), [(2, "4"), (3, "2"), (16, "1")])
 def test_workers_share_the_cores(monkeypatch, tmp_path, before, count, threads):
     context = FakeContext()
-    monkeypatch.setattr(workers, "get_context", lambda kind: context)
+    monkeypatch.setattr(executors, "get_context", lambda kind: context)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     if before is None:
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     else:
         monkeypatch.setenv("OMP_NUM_THREADS", before)
-    team = workers.Processes(plan(), tmp_path, count)
-    team.load()
-    team.work(plan_portions(plan(), range(max(2, count - 1)), 1), lambda count: None)
-    team.close()
+    pool = WorkerPool(lambda: ProcessWorker(plan(), tmp_path, count), count)
+    pool.load()
+    pool.run(plan_batches(plan(), range(max(2, count - 1)), 1), lambda count: None)
+    pool.close()
     # As many as have work; the cores are shared as if all had.
     assert context.threads == [threads] * max(2, count - 1)
     assert os.environ.get("OMP_NUM_THREADS") == before
 
 
-def test_what_a_process_said_before_its_end_is_heard(tmp_path):
-    """It says why it fails, and ends, after the queue was found empty."""
-    team = workers.Processes(plan(), tmp_path, 1)
-    process = team._processes[0] = SimpleNamespace(exitcode=None)
-    told = team._told = queue.Queue()
-    real = told.get
-
-    def get(**settings):
-        told.get = real
-        told.put(Message(0, "error", "why"))
-        process.exitcode = 1
-        raise queue.Empty
-
-    told.get = get
-    assert team.receive() == Message(0, "error", "why")
-    assert team.receive().kind == "died"
+def test_what_a_process_said_before_its_end_is_heard(monkeypatch, tmp_path):
+    """It says why it fails, and ends; after that, that it ended is all there is to say."""
+    context = FakeContext()
+    ours, theirs = multiprocessing.Pipe()
+    monkeypatch.setattr(context, "Pipe", lambda: (ours, theirs), raising=False)
+    monkeypatch.setattr(executors, "get_context", lambda kind: context)
+    theirs.send(OSError("why"))
+    worker = ProcessWorker(plan(), tmp_path, 1)
+    with pytest.raises(OSError, match="why"):
+        worker.load()
+    with pytest.raises(WorkerDiedError, match="exit status 0"):
+        worker.run(plan_batches(plan(), range(1), 1)[0], print)

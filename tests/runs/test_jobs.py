@@ -12,9 +12,9 @@ from toy_engine import ToyEngine
 from lookback.benchmarks.base import Item, get_benchmark
 from lookback.runs import Run, open_run, open_runs
 from lookback.runs.estimate import estimate
-from lookback.runs.job import Job
-from lookback.runs.layout import RunError, lock, shard_path
-from lookback.runs.manifest import Manifest
+from lookback.runs.layout import RunError, shard_path
+from lookback.runs.locks import lock
+from lookback.runs.manifest import Job, Manifest
 from lookback.runs.plan import Plan
 from lookback.runs.start import start
 from lookback.runs.verify import verify

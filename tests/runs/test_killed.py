@@ -16,7 +16,7 @@ from test_producing import results
 from timeouts import HANG_SECONDS
 
 from lookback.runs import Run
-from lookback.runs.layout import lock
+from lookback.runs.locks import lock
 from lookback.runs.plan import Plan
 from lookback.runs.start import start
 from lookback.runs.verify import verify
@@ -66,23 +66,55 @@ def test_killed_at_random_moments(tmp_path):
     assert results(folder) == results(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("kill", ["3 before parent", "4 after parent", "5 after worker"])
-def test_workers_killed_or_orphaned(tmp_path, kill):
-    """One of two workers dies, or kills the process that started it: the next ends the work."""
+@pytest.mark.parametrize("kill", ["3 before parent", "4 after parent"])
+def test_orphaned_workers(tmp_path, kill):
+    """One of two workers kills the process that started it: the next ends the work."""
     folder = tmp_path / "run"
-    status, said = end(begin(folder, *TOY, "--workers", "2", kill=kill))
-    if kill.endswith("worker"):
-        assert status == 1
-        assert "a worker died (exit status -9; is the memory full?)" in said
-    else:
-        assert status == -signal.SIGKILL
+    status, _ = end(begin(folder, *TOY, "--workers", "2", kill=kill))
+    assert status == -signal.SIGKILL
     assert not Run(folder).finished
+    assert_resumed(folder, tmp_path / "whole")
+
+
+def assert_resumed(folder, whole):
+    """The same command as before ends the work, with the bytes of one process."""
     status, said = end(begin(folder, *TOY, "--workers", "2"))
     assert status == 0, said
-    assert end(begin(tmp_path / "whole", *TOY))[0] == 0
+    assert_whole(folder, whole)
+
+
+def assert_whole(folder, whole):
+    assert end(begin(whole, *TOY))[0] == 0
     assert len(results(folder)) == 4 * 5
-    assert results(folder) == results(tmp_path / "whole")
+    assert results(folder) == results(whole)
     assert verify(folder).problems == []
+    assert list(folder.rglob(".lookback-tmp-*")) == []
+
+
+@pytest.mark.parametrize("write", [2, 5])
+def test_a_killed_worker_loses_nothing(tmp_path, monkeypatch, write):
+    """The first three workers of two die at a write of theirs, with half a shard written."""
+    folder, dead = tmp_path / "run", tmp_path / "dead"
+    dead.mkdir()
+    monkeypatch.setenv("LOOKBACK_TEST_MORTAL", f"worker {dead} {write} 3")
+    mortal = ("--plugin", str(TESTS / "runs" / "mortal.py"))
+    status, said = end(begin(folder, *mortal, *TOY, "--workers", "2"))
+    assert status == 0, said
+    assert len(list(dead.iterdir())) == 3
+    assert said.count("a worker died (exit status -9; is the memory full?): shard ") == 3
+    assert said.count(" is made again") == 3
+    assert_whole(folder, tmp_path / "whole")
+
+
+def test_a_shard_that_kills_every_worker_ends_the_run(tmp_path):
+    """Each worker dies at its second write; what was done by then is kept, and resumed."""
+    folder = tmp_path / "run"
+    status, said = end(begin(folder, *TOY, "--workers", "2", kill="2 after worker"))
+    assert status == 1
+    assert "a worker died at shard " in said
+    assert ", 4 times in a row (exit status -9; is the memory full?)" in said
+    assert not Run(folder).finished
+    assert_resumed(folder, tmp_path / "whole")
 
 
 def test_jobs_with_workers_killed(tmp_path):
@@ -101,25 +133,35 @@ def test_jobs_with_workers_killed(tmp_path):
     assert verify(out).problems == []
 
 
-def test_orphans_end_with_their_parent(tmp_path):
-    """Two workers in the middle of their work, and a parent that cannot tell them."""
+def begin_waiting(folder):
+    """A process with two workers in the middle of their work, and the numbers of these."""
     plugin = ("--plugin", str(TESTS / "runs" / "waiting_engine.py"), "--engine", "waiting")
-    process = begin(
-        tmp_path / "run", *plugin, "--benchmark", "scenes-vqa", "--limit", "20", "--workers", "2"
-    )
+    process = begin(folder, *plugin, "--benchmark", "scenes-vqa", "--limit", "20", "--workers", "2")
     workers = []
     for line in process.stderr:
         workers += [int(line.split()[1])] if line.startswith(b"asked ") else []
         if len(workers) == 2:
             break
-    process.kill()
+    assert len(set(workers)) == 2
+    return process, workers
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)]
+)
+def test_workers_end_with_their_parent(tmp_path, sent, status):
+    """Be it killed, when it cannot tell them, or stopped by Ctrl-C."""
+    process, workers = begin_waiting(tmp_path / "run")
+    process.send_signal(sent)
     try:
-        status, _ = end(process)  # comes to an end when both are gone
+        found, said = end(process)  # comes to an end when both are gone
     except subprocess.TimeoutExpired:
         for worker in workers:
             os.kill(worker, signal.SIGKILL)
         pytest.fail("the workers go on without their parent")
-    assert (status, len(set(workers))) == (-signal.SIGKILL, 2)
+    assert found == status
+    assert "Traceback" not in said
+    lock(tmp_path / "run").release()
 
 
 def test_a_second_process_is_refused(tmp_path):

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from interrupting import interrupted
 from made_runs import change_manifest, make_run
-from test_formats import downgrade
 from test_jobs import plan, work
 from test_producing import results
 from toy_engine import ToyEngine
 
 from lookback.runs import Run
-from lookback.runs.layout import TEMPORARY, RunError, lock, shard_path
+from lookback.runs.layout import TEMPORARY, RunError, shard_path
+from lookback.runs.locks import lock
 from lookback.runs.manifest import MANIFEST, Manifest
 from lookback.runs.merge import merge
 from lookback.runs.plan import Plan
@@ -299,12 +299,6 @@ class TestStatus:
         assert "run `lookback run --shard INDEX/4` for INDEX 0,2-3 (no looks in some)" in err
         status, out, _ = command("runs", "status", jobs)
         assert (status, "2 of 2 jobs are done" in out) == (0, True)
-
-    def test_of_an_older_format(self, tmp_path):
-        run = make_run(tmp_path / "old", items=12, n=3, failed=(3,))
-        downgrade(run.path)
-        found = read_status(run.path)
-        assert (found.whole.done, found.whole.failed, found.missing) == (12, 1, 0)
 
     def test_damage_is_said(self, jobs, command):
         shard_path(jobs / "job-0-of-2", "items", 0).unlink()

@@ -11,7 +11,7 @@ from toy_engine import ToyEngine
 
 from lookback.benchmarks.metrics import METRICS
 from lookback.runs import Run
-from lookback.runs.again import item_images
+from lookback.runs.items import item_images
 from lookback.runs.plan import Plan
 from lookback.runs.start import start
 

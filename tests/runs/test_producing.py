@@ -12,12 +12,14 @@ from interrupting import interrupted
 from toy_engine import ToyEngine
 
 from lookback.benchmarks.base import Item, get_benchmark
-from lookback.runs import Run, layout
+from lookback.runs import Run
 from lookback.runs.estimate import BYTES_A_TOKEN, estimate
+from lookback.runs.items import Questions
 from lookback.runs.layout import RunError
+from lookback.runs.locks import lock
 from lookback.runs.plan import Plan
 from lookback.runs.records import forget
-from lookback.runs.sources import Questions, item_seed
+from lookback.runs.sources import item_seed
 from lookback.runs.start import start
 from lookback.runs.verify import verify
 
@@ -146,7 +148,7 @@ def test_a_disk_that_is_really_full(tmp_path):
 
 def test_two_writers_are_refused(tmp_path):
     start(plan(), tmp_path / "run")
-    held = layout.lock(tmp_path / "run")
+    held = lock(tmp_path / "run")
     with pytest.raises(RunError, match="another process is writing to"):
         start(plan(), tmp_path / "run")
     held.release()

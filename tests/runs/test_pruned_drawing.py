@@ -9,7 +9,7 @@ from toy_engine import ToyEngine
 
 from lookback.benchmarks.scenes import ScenesCaption
 from lookback.runs import Run
-from lookback.runs.crew import Account
+from lookback.runs.executors import EngineInfo
 from lookback.runs.layout import RunError
 from lookback.runs.plan import Plan
 from lookback.steering.pruning import Pruning
@@ -141,9 +141,9 @@ def test_a_pruned_run_has_a_folder_of_its_own(command):
 
 
 def test_half_means_the_same_as_its_pairs():
-    account = Account.of(ToyEngine())
+    engine = EngineInfo.of(ToyEngine())
     plan = Plan("scenes-caption", n=12, prune=Pruning("half"))
     benchmark = plan.load_benchmark()
     spelled = replace(plan, prune=Pruning([(16, 6), (32, 3)]))
-    assert plan.settings(account, benchmark, None) == spelled.settings(account, benchmark, None)
-    assert "prune" not in replace(plan, prune=None).settings(account, benchmark, None)["sampling"]
+    assert plan.settings(engine, benchmark, None) == spelled.settings(engine, benchmark, None)
+    assert "prune" not in replace(plan, prune=None).settings(engine, benchmark, None)["sampling"]

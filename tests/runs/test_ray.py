@@ -19,10 +19,10 @@ import lookback
 from lookback.benchmarks.base import get_benchmark
 from lookback.ray import Scorer
 from lookback.registry import PLUGINS_VARIABLE
-from lookback.runs import Run, ray_workers
+from lookback.runs import Run, ray_executor
 from lookback.runs.layout import RunError
 from lookback.runs.plan import Plan
-from lookback.runs.ray_workers import Cluster, import_ray
+from lookback.runs.ray_executor import Cluster, import_ray
 from lookback.runs.sources import item_seed
 from lookback.runs.start import start
 from lookback.runs.verify import verify
@@ -56,7 +56,7 @@ def ray():
 @pytest.fixture(autouse=True)
 def silent(monkeypatch):
     """However slow the cluster, nobody is told that it is waited for."""
-    monkeypatch.setattr(ray_workers, "SILENCE", None)
+    monkeypatch.setattr(ray_executor, "SILENCE", None)
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_killed_actor_loses_nothing(tmp_path, mortal):
     (death,) = said
     assert "a worker on node " in death
     assert "shard " in death
-    assert "is handed out again" in death
+    assert "is made again" in death
     # In the end all is counted once; what a dead worker told before may not even have come.
     assert told[-1] == (45, 45)
     assert (summary.worked, summary.failed) == (45, [])

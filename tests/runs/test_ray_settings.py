@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from lookback.runs import ray_workers
+from lookback.runs import ray_executor
 from lookback.runs.layout import RunError
 from lookback.runs.plan import Plan
-from lookback.runs.ray_workers import Actor, Cluster, connect
+from lookback.runs.ray_executor import Actor, Cluster, connect
 
 RUN = ("run", "--benchmark", "scenes-vqa", "--limit", 2)
 
@@ -104,7 +104,7 @@ def test_actors_have_our_variables_but_no_secrets(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HOME", "/models")
     monkeypatch.setenv("HF_TOKEN", "secret")
     monkeypatch.setenv("PYTHONPATH", "there")
-    found = ray_workers._variables(3)
+    found = ray_executor.actor_environment(3)
     assert found["OMP_NUM_THREADS"] == "3"
     assert found["LOOKBACK_PLUGINS"] == os.pathsep.join([str(tmp_path / "a/plugin.py"), "module"])
     assert (found["LOOKBACK_ALLOW_OUTSIDE"], found["HF_HOME"]) == ("1", "/models")
@@ -136,4 +136,4 @@ def test_an_actor_of_another_version_refuses(tmp_path):
     ],
 )
 def test_why_an_actor_is_gone_is_a_line(said, reason):
-    assert ray_workers._reason(Exception(said)) == reason
+    assert ray_executor.death_reason(Exception(said)) == reason

@@ -5,27 +5,25 @@ What is quick is tried in `memory://`, and once against an S3 server of this mac
 
 import json
 import os
+import platform
 import signal
-import sys
 import tempfile
-import threading
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from s3_server import make_bucket
 from test_producing import ITEMS, plan, results
-from timeouts import HANG_SECONDS
 from toy_engine import ToyEngine
 
 from lookback.io.storage import RemotePath, names_in, to_path
 from lookback.report import report
-from lookback.runs import Run, lease, open_run, open_runs
-from lookback.runs.job import Job
-from lookback.runs.layout import LOCK, TEMPORARY, RunError, lock, replacing, shard_path
+from lookback.runs import Run, open_run, open_runs
+from lookback.runs.layout import LOCK, TEMPORARY, RunError, shard_path
+from lookback.runs.locks import lock
+from lookback.runs.manifest import Job
 from lookback.runs.merge import merge
 from lookback.runs.plan import Plan
 from lookback.runs.start import start
@@ -86,7 +84,7 @@ def test_a_run_has_the_bytes_of_one_on_disk(store, tmp_path):
     assert (summary.worked, summary.failed) == (3 * ITEMS, [])
     there = to_path(f"{store}/run")
     assert steady(files(there)) == steady(files(tmp_path / "run"))
-    assert files(there).keys() == files(tmp_path / "run").keys()  # no lease is left
+    assert files(there).keys() == files(tmp_path / "run").keys()  # no lock is left
     run = open_run(f"{store}/run")
     assert (run.finished, run.id, run.ids) == (True, whole.id, whole.ids)
     np.testing.assert_array_equal(run.scores("lookback"), whole.scores("lookback"))
@@ -223,43 +221,26 @@ def test_processes_do_not_share_memory(memory):
         start(plan(), memory / "run", workers=2)
 
 
-def test_what_a_killed_process_had_not_sent_is_removed(memory, monkeypatch, tmp_path):
-    """Files wait on this machine until they are sent; those of others are not touched."""
+def test_what_a_killed_process_had_not_sent_is_removed_after_a_day(memory, monkeypatch, tmp_path):
+    """Files wait on this machine until they are sent; those of the last day may be in use."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left = replacing(memory / "run" / "items" / "00000.parquet").temporary
-    others = tmp_path / f"{TEMPORARY}00000.parquet.1-elsewhere-2", tmp_path / f"{TEMPORARY}x"
-    for path in (left, *others):
+    old, new = (tmp_path / f"{TEMPORARY}00000.parquet.{name}" for name in ("old", "new"))
+    others = tmp_path / "mine.txt"
+    for path in (old, new, others):
         path.write_text("half")
+    for path in (old, others):
+        os.utime(path, (1e9, 1e9))
     start(plan(), memory / "run")
-    assert left.exists()  # its process is this one
-    monkeypatch.setattr(lease, "is_alive", lambda process: False)
-    start(plan(), memory / "run")
-    assert sorted(tmp_path.iterdir()) == sorted(others)
+    assert sorted(tmp_path.iterdir()) == sorted([new, others])
 
 
-class Pause:
-    """In place of the event of a lease: the pauses between renewals end when the test says so."""
-
-    def __init__(self):
-        self.begun, self.over, self.is_last = threading.Semaphore(0), threading.Semaphore(0), False
-
-    def wait(self, seconds):
-        self.seconds = seconds
-        self.begun.release()
-        self.over.acquire()
-        return self.is_last
-
-    def set(self):
-        self.is_last = True
-        self.over.release()
-
-
-class TestLease:
+class TestLock:
     def test_a_second_writer_is_refused(self, store):
         start(plan(), f"{store}/run")
         folder = to_path(f"{store}/run")
         held = lock(folder)
-        with pytest.raises(RunError, match=rf"process {os.getpid()} on .*, seen \d+ s ago"):
+        said = rf"process {os.getpid()} on {platform.node()} since 20.*--break-lock"
+        with pytest.raises(RunError, match=said):
             start(plan(), folder)
         with pytest.raises(RunError, match="another process is writing to"):
             lock(folder)
@@ -267,104 +248,56 @@ class TestLease:
         assert not (folder / LOCK).exists()
         assert start(plan(), folder).worked == 0
 
-    def leave(self, memory, **changes):
-        """The lease of a process that is gone, or of another machine."""
-        one = lease.Lease(memory / LOCK)
-        (memory / LOCK).write_bytes(json.dumps(json.loads(one._content()) | changes).encode())
+    def test_one_that_was_left_is_broken_on_request(self, memory, command):
+        start(plan(), memory / "run", job=Job(0, 1))
+        for folder in (memory / "run" / "job-0-of-1", memory / "run-merged"):
+            lock(folder)
+        run = ("run", "--benchmark", "scenes-vqa", "--limit", ITEMS, "-n", 4, "--shard", "0/1")
+        for arguments in ((*run, "--out", memory / "run"), ("runs", "merge", memory / "run")):
+            status, _, err = command(*arguments)
+            assert (status, "if it was killed, with --break-lock" in err) == (1, True), err
+            assert command(*arguments, "--break-lock")[0] == 0
+        assert LOCK not in names_in(memory / "run-merged")
 
-    def test_one_of_a_dead_process_of_this_machine_is_void(self, memory, monkeypatch):
-        monkeypatch.setattr(lease, "SETTLED", 0.0)
-        process = os.posix_spawn(sys.executable, [sys.executable, "-c", ""], os.environ)
-        os.waitpid(process, 0)
-        self.leave(memory, process=process)
-        lock(memory).release()
-        self.leave(memory, process=os.getpid())  # of one that had our number before us
-        lock(memory).release()
-        self.leave(memory, process=os.getppid())
+    def test_whoever_lost_it_does_not_remove_that_of_another(self, memory):
+        first = lock(memory)
+        second = lock(memory, break_lock=True)
+        first.release()
         with pytest.raises(RunError, match="another process is writing"):
             lock(memory)
-
-    def test_one_of_another_machine_is_void_after_a_minute(self, memory, monkeypatch):
-        monkeypatch.setattr(lease, "SETTLED", 0.0)
-        now = 1e9
-        monkeypatch.setattr(lease.time, "time", lambda: now)
-        self.leave(memory, machine="elsewhere 1 2", time=now - lease.VOID + 1)
-        with pytest.raises(RunError, match=r"on elsewhere, seen 59 s ago.*given up after 60 s"):
-            lock(memory)
-        now += 2
+        second.release()
+        second.release()  # nothing is there
         lock(memory).release()
 
-    def test_of_two_that_take_over_one_has_it(self, memory, monkeypatch):
-        """Both found it void; the other writes while this one waits."""
-        monkeypatch.setattr(lease.time, "time", lambda: 1e9)
-        self.leave(memory, time=0)
-        monkeypatch.setattr(lease.time, "sleep", lambda s: self.leave(memory, machine="other 1"))
-        with pytest.raises(RunError, match="on other, seen 0 s ago"):
-            lock(memory)
-
-    def test_a_store_without_conditions(self, memory, monkeypatch):
-        """It is written and read again; nothing can be told of a store that is away altogether."""
-
+    def test_a_store_without_conditional_writes(self, memory, monkeypatch):
         def create(path, data):
             raise OSError("cannot reach it: a header you provided is not implemented")
 
         monkeypatch.setattr(RemotePath, "create", create)
-        monkeypatch.setattr(lease, "SETTLED", 0.0)
         held = lock(memory)
         with pytest.raises(RunError, match="another process is writing"):
             lock(memory)
         held.release()
-        monkeypatch.setattr(lease.time, "sleep", lambda s: self.leave(memory, machine="other 1"))
-        with pytest.raises(RunError, match="on other"):
-            lock(memory)
         monkeypatch.setattr(RemotePath, "_do", lambda *given, **more: create(None, None))
         with pytest.raises(OSError, match="cannot reach it"):
             lock(memory)
 
-    def test_it_is_renewed_and_a_lost_one_stops_the_work(self, memory, monkeypatch):
-        now = 1e9
-        monkeypatch.setattr(lease.time, "time", lambda: now)
-        parts = SimpleNamespace(Event=Pause, Thread=threading.Thread)
-        monkeypatch.setattr(lease, "threading", parts)
-        held = lock(memory)
-        pause = held._end
-        assert pause.begun.acquire(timeout=HANG_SECONDS)
-        assert pause.seconds == lease.RENEWED < lease.VOID
-        now += pause.seconds
-        pause.over.release()
-        assert pause.begun.acquire(timeout=HANG_SECONDS)  # the next one
-        assert json.loads((memory / LOCK).read_bytes())["time"] == now
-        held.check()
-        self.leave(memory, machine="thief 1")
-        pause.over.release()
-        held._renewing.join(HANG_SECONDS)
-        with pytest.raises(RunError, match="on thief"):
-            held.check()
-        held.release()
-        assert (memory / LOCK).exists()  # it is the other's
-
-    def test_a_run_stops_when_it_lost_its_lease(self, memory, monkeypatch, engine):
-        real = lease.Lease.check
-
-        def lost(self):
-            if engine.sampled:
-                self._lost = "another process is writing"
-            real(self)
-
-        monkeypatch.setattr(lease.Lease, "check", lost)
-        with pytest.raises(RunError, match="another process is writing"):
-            start(plan(), memory / "run")
-        assert len(engine.sampled) == 1
-
-    @pytest.mark.parametrize("text", [b"", b"{}", b"[]", b'{"time": "now"}', b"\xff"])
-    def test_what_is_no_lease_is_named(self, memory, text):
+    @pytest.mark.parametrize("text", [b"", b"{}", b"[]", b'{"process": 1}', b"\xff"])
+    def test_what_names_nobody_is_held_all_the_same(self, memory, text):
         (memory / LOCK).write_bytes(text)
-        with pytest.raises(RunError, match="is no lease: if nobody writes there, delete it"):
+        with pytest.raises(RunError, match=r"its .lookback-lock does not say which.*--break-lock"):
             lock(memory)
+        lock(memory, break_lock=True).release()
+
+    def test_on_a_disk_one_that_is_held_is_not_broken(self, tmp_path):
+        held = lock(tmp_path)
+        with pytest.raises(RunError, match="another process is writing"):
+            lock(tmp_path, break_lock=True)
+        held.release()
 
 
-def test_a_killed_process_goes_on(s3_server, tmp_path):
-    """A real process with two workers at s3://, killed; the next takes over its lease at once."""
+def test_a_killed_process_is_resumed_with_break_lock(s3_server, tmp_path):
+    """A real process with two workers at s3://, killed; its lock stays until it is broken."""
     from test_killed import TOY, begin, end
 
     address = f"{make_bucket()}/run"
@@ -373,6 +306,8 @@ def test_a_killed_process_goes_on(s3_server, tmp_path):
     assert not Run(address).finished
     assert (to_path(address) / LOCK).exists()
     status, said = end(begin(address, *TOY, "--workers", "2"))
+    assert (status, "--break-lock" in said) == (1, True), said
+    status, said = end(begin(address, *TOY, "--workers", "2", "--break-lock"))
     assert status == 0, said
     same = {"limit": 45, "n": 2, "scorers": ("usc@2",), "look": 30}  # as TOY
     start(Plan("scenes-vqa", engine="toy", **same), tmp_path / "whole")

@@ -18,9 +18,9 @@ from lookback.engines import AbilityError
 from lookback.looks.look import BITS, Look, Picture, rounded
 from lookback.runs import Run
 from lookback.runs.estimate import estimate
-from lookback.runs.job import Job
 from lookback.runs.layout import RunError
 from lookback.runs.looks import find_picks, look_row, read_look
+from lookback.runs.manifest import Job
 from lookback.runs.plan import Plan
 from lookback.runs.sources import NOTHING
 from lookback.runs.start import start

@@ -7,13 +7,11 @@ import pytest
 import yaml
 from datasets import Image, List, Value, load_dataset
 from made_runs import make_run
-from runs.test_formats import downgrade
 
 import lookback
 from lookback.integrations.exports import hf_datasets
 from lookback.integrations.exports.base import Request, export
 from lookback.integrations.exports.hf_datasets import split_name
-from lookback.runs import Run
 from lookback.signals import SIGNALS
 
 
@@ -178,12 +176,6 @@ class TestWholeOrNothing:
         )
         assert status == 1
         assert "write it here, then copy it there" in said
-
-
-def test_format_1(run, tmp_path):
-    downgrade(tmp_path / "run")
-    export("hf-dataset", Request(Run(tmp_path / "run"), tmp_path / "out"), quiet)
-    assert load(tmp_path / "out")["messages"][:] == [None] * 12
 
 
 @pytest.mark.parametrize(

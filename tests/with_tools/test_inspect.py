@@ -15,7 +15,6 @@ from inspect_ai.log import (
 from inspect_ai.model import ContentImage, ContentText
 from made_runs import make_run
 from PIL import Image
-from runs.test_formats import downgrade
 
 import lookback
 from lookback.integrations.exports.base import Request, export
@@ -201,12 +200,7 @@ class TestLost:
         assert list(tmp_path.iterdir()) == []
 
 
-def test_no_quality_and_format_1(tmp_path):
-    make_run(tmp_path / "old", items=3, n=2)
-    downgrade(tmp_path / "old")
-    export("inspect", Request(Run(tmp_path / "old"), tmp_path / "a.json"), quiet, images=False)
-    log = read_eval_log(str(tmp_path / "a.json"))
-    assert log.samples[0].input[0].text == "Describe the picture."
+def test_no_quality(tmp_path):
     from made_runs import write_shard
 
     from lookback.runs.layout import read_table

@@ -20,7 +20,7 @@ from lookback.integrations.exports import FORMATS, OPTIONS, get_format
 from lookback.io.json_values import finite, plain
 from lookback.io.storage import AnyPath
 from lookback.runs import Run
-from lookback.runs.again import Again
+from lookback.runs.items import ItemLookup
 from lookback.runs.layout import HEAD_COLUMNS, TEMPORARY, TOKEN_COLUMNS, RunError, replacing
 from lookback.runs.part import Complete, by_shard, items_with_quality
 from lookback.scores.base import Scorer, best_first, get_scorer
@@ -219,7 +219,7 @@ class Shown:
     """The conversations of a run's items, read again from the benchmark."""
 
     def __init__(self, run: Run) -> None:
-        self._again = Again(run)
+        self._again = ItemLookup(run)
         places, names = (run.items[column].to_pylist() for column in ("item", "id"))
         self._places: dict[str, int] = dict(zip(names, places, strict=True))
 

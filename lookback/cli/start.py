@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 FAILED = 3
 """The exit status of a command that ended, but with parts that failed or were left out."""
-TRANSFORMERS = "transformers"
 
 
 class Start:
@@ -60,10 +58,7 @@ class Start:
         from lookback.engines import load, require
         from lookback.scores.base import get_scorer
 
-        with unswept(), console(stderr=True).status("importing torch and transformers") as status:
-            if self._model is None and self._options.get("engine", TRANSFORMERS) == TRANSFORMERS:
-                _import_quickly()
-            status.update("loading the model")
+        with unswept(), console(stderr=True).status("loading the model"):
             loaded: Engine = load(self._model, quiet=True, **self._options)
         require(loaded, get_scorer(self._scorer).uses, f"scorer {self._scorer!r}")
         return loaded
@@ -81,15 +76,6 @@ def unswept() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def _import_quickly() -> None:
-    """What the embedded model needs of the libraries, and no more."""
-    from lookback.engines.deferring import deferring, import_transformers
-
-    with deferring():
-        import_transformers()
-        importlib.import_module("lookback.engines.transformers")
 
 
 def ask_each(

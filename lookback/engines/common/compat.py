@@ -2,7 +2,6 @@
 
 A release of either library that moves one of these is mended in this file. pyproject.toml states
 the releases that were tested; `make test` runs the newest of them, `make test-oldest` the oldest.
-What must be there before either is imported is in `lookback.engines.deferring`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from typing import Any
 import torch
 from huggingface_hub import try_to_load_from_cache
 from torch import Tensor
-from torch._dynamo import OptimizedModule
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 from transformers import (
@@ -131,7 +129,7 @@ def unwrapped(model: Any) -> Any:
         UnsupportedModelError: the wrapper adds tokens of its own to the prompt.
     """
     while True:
-        if isinstance(model, OptimizedModule):
+        if _is_optimized_module(model):
             model = model._orig_mod
         elif isinstance(model, PreTrainedModel):
             return model
@@ -144,6 +142,12 @@ def unwrapped(model: Any) -> Any:
             model = model.get_base_model()
         else:
             return model
+
+
+def _is_optimized_module(model: Any) -> bool:
+    """Whether `torch.compile` made it; asking must not import the compiler."""
+    compiler = sys.modules.get("torch._dynamo")
+    return compiler is not None and isinstance(model, compiler.OptimizedModule)
 
 
 def is_usual_processor(processor: Any, model: PreTrainedModel) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lookback.embedded import LVLM
 from lookback.engines import engine as register
-from lookback.engines.vllm.compat import RUNNER_VARIABLE, check_version
+from lookback.engines.vllm.compat import RUNNER_VARIABLE, check_version, engine_arguments
 from lookback.errors import check_flag
 
 
@@ -54,7 +54,6 @@ def load(
             "--workers 1 (one engine keeps the machine busy), --ray, or --shard"
         )
     from lookback.engines.common.model_files import find_folder, load_processor
-    from lookback.engines.vllm.client.arguments import engine_arguments
     from lookback.engines.vllm.client.client import Client
     from lookback.engines.vllm.client.scoring import refuse_wrong_numbers
     from lookback.engines.vllm.engine import VllmEngine

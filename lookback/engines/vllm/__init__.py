@@ -30,7 +30,7 @@ def load(
         model: a hub id or a folder; by default the embedded one, which knows drawn scenes only.
         processor: where to load the processor from; the model's own by default.
         dtype: of the weights; by default float32 on a CPU, elsewhere the checkpoint's own.
-        revision: of the hub id.
+        revision: Hub revision: branch, tag or commit.
         trust_remote_code: run code that comes with the model.
         prompt: how to ask, with `{image}`, `{question}` and `{response}`, where the processor has
             no chat template or another prompt is wanted.
@@ -41,7 +41,7 @@ def load(
     Raises:
         ImportError: vLLM is not installed, or of another release.
         UnsupportedModelError: its visual lookback cannot be read.
-        SettingError: vLLM has no such setting, or the tap does not go together with it.
+        SettingError: vLLM has no such setting, or the tap does not work with it.
         RuntimeError: this process may not start others.
     """
     if quiet:

@@ -28,7 +28,7 @@ import lookback
 from lookback.conversations import Conversation
 from lookback.engines.common.stream import Listener
 from lookback.engines.vllm.client import scoring
-from lookback.engines.vllm.tap_request import Asking
+from lookback.engines.vllm.tap_request import TapRequest
 
 QUESTION = "Describe the picture."
 SIDE = 192
@@ -67,9 +67,9 @@ def tap_ratio(engine, questions, n, tokens, rounds):
         return sum(len(one.token_ids) for one in final.outputs)
 
     async def tapped(prompt):
-        asking = Asking("", prompt.source, tokens, 1, 1.2, 0.9)
+        tap_request = TapRequest("", prompt.source, tokens, 1, 1.2, 0.9)
         settings = {"max_tokens": tokens, "ignore_eos": True, "detokenize": False}
-        found = await client.ask(prompt.rendered, asking, n, **settings)
+        found = await client.ask(prompt.rendered, tap_request, n, **settings)
         return sum(len(one.token_ids) for one in found)
 
     async def all_of(work):
@@ -144,9 +144,9 @@ def score_ways(engine, n, tokens, rounds):
     client = engine.client
     conversation = Conversation.of(picture(1), QUESTION)
     prompt = client.run(engine.prompts.of(conversation, None))
-    asking = Asking("", prompt.source, tokens, 1, 1.2, 0.9)
+    tap_request = TapRequest("", prompt.source, tokens, 1, 1.2, 0.9)
     plain = {"ignore_eos": True, "detokenize": False}
-    drawn = client.run(client.ask(prompt.rendered, asking, n, max_tokens=tokens, **plain))
+    drawn = client.run(client.ask(prompt.rendered, tap_request, n, max_tokens=tokens, **plain))
     responses = [one.token_ids for one in drawn]
 
     async def read():
@@ -154,11 +154,11 @@ def score_ways(engine, n, tokens, rounds):
 
     async def decode():
         # A decode that is forced to given tokens has the steps of one that draws them.
-        await client.ask(prompt.rendered, asking, n, max_tokens=tokens, **plain)
+        await client.ask(prompt.rendered, tap_request, n, max_tokens=tokens, **plain)
 
     async def prompt_logprobs():
         settings = plain | {"max_tokens": 1, "prompt_logprobs": 0}
-        none = Asking("", prompt.source, 1)
+        none = TapRequest("", prompt.source, 1)
         await asyncio.gather(
             *(client.ask(prompt.followed_by(ids), none, **settings) for ids in responses)
         )

@@ -1,8 +1,8 @@
-"""A cold `lookback ask`: where its seconds go before the first answer, and against plain imports.
+"""A cold `lookback ask`: where its seconds go before the first answer.
 
-Each way runs in processes of its own, in turn, several rounds: the shorter import and the embedded
-model's own loading, as the command has them; and the plain ones, `import transformers` and
-`from_pretrained`. Processor seconds depend less than time on who else uses the machine.
+Each round is a process of its own. Processor seconds depend less than time on who else uses the
+machine. The core dependencies alone import less: with the development extra, transformers imports
+scipy and sklearn too.
 """
 
 import json
@@ -28,30 +28,16 @@ asked = get_benchmark("scenes-caption").items("test", 1)[0].conversation
 import lookback.engines
 mark("the image")
 """
-WAYS = {
-    "lookback ask": """
+START = """
 from lookback.cli.start import gc_frozen
-from lookback.engines.deferring import deferring, import_transformers
 with gc_frozen():
-    with deferring():
-        import torch
-        mark("import torch")
-        import_transformers()
-        import lookback.engines.transformers
-        mark("import transformers")
+    import torch
+    mark("import torch")
+    import transformers, lookback.engines.transformers
+    mark("import transformers")
     lb = lookback.engines.load(quiet=True)
 mark("the weights")
-""",
-    "plain": """
-import torch
-mark("import torch")
-import transformers, lookback.engines.transformers
-mark("import transformers")
-from lookback.embedded import LVLM
-lb = lookback.engines.load(LVLM, quiet=True)
-mark("the weights")
-""",
-}
+"""
 ASKED = """
 lb.sample(messages=asked.messages(), n=1, max_new_tokens=1, seed=42)
 mark("the first token")
@@ -62,28 +48,25 @@ print(json.dumps(found))
 SAMPLING = "25 answers"
 
 
-def measure(way: str) -> dict[str, list[float]]:
+def measure() -> dict[str, list[float]]:
     """Stage to processor seconds, seconds and modules, of a new process."""
-    code = STAGE + WAYS[way] + ASKED
+    code = STAGE + START + ASKED
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    found: dict[str, list[float]] = json.loads(done.stdout)
-    return found
+    stages: dict[str, list[float]] = json.loads(done.stdout)
+    return stages
 
 
 def main() -> None:
-    """Print a table of the stages, and how much shorter all but the sampling is."""
-    rounds = [{way: measure(way) for way in WAYS} for _ in range(ROUNDS)]
-    print(f"medians of {ROUNDS} rounds in turn: processor seconds, seconds, modules imported")
-    print(f"{'':24}" + "".join(f"{way:>28}" for way in WAYS))
-    for stage in rounds[0]["plain"]:
-        cells = [[median(one[way][stage][i] for one in rounds) for i in range(3)] for way in WAYS]
-        print(f"{stage:24}" + "".join(f"{c:12.2f}{s:9.2f}{m:7.0f}" for c, s, m in cells))
-    ratios = []
-    for one in rounds:
-        before = {w: sum(v[0] for k, v in one[w].items() if k != SAMPLING) for w in WAYS}
-        ratios.append(before["plain"] / before["lookback ask"])
-    shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-    print(f"before sampling, plain takes {median(ratios):.2f} times as long ({shown})")
+    """Print a table of the stages."""
+    rounds = [measure() for _ in range(ROUNDS)]
+    print(f"medians of {ROUNDS} rounds: processor seconds, seconds, modules imported")
+    totals = [0.0, 0.0, 0.0]
+    for stage in rounds[0]:
+        cells = [median(stages[stage][i] for stages in rounds) for i in range(3)]
+        print(f"{stage:24}{cells[0]:12.2f}{cells[1]:9.2f}{cells[2]:7.0f}")
+        if stage != SAMPLING:
+            totals = [total + cell for total, cell in zip(totals, cells, strict=True)]
+    print(f"{'before sampling':24}{totals[0]:12.2f}{totals[1]:9.2f}{totals[2]:7.0f}")
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ REST = (
     "tests/server/test_serve_command.py",
     # Layouts of every family, compiled models, the checks of the check.
     *("tests/engines/test_layouts", "tests/engines/test_compiled.py"),
-    *("tests/engines/test_deferring.py", "tests/engines/test_check.py::Test"),
+    *("tests/engines/test_embedded_loading.py", "tests/engines/test_check.py::Test"),
     *("tests/engines/test_every_decoder.py", "tests/engines/test_no_waiting.py"),
     "tests/engines/test_simulated_pruning.py",
     # What the shipped weights can do, and how they were made.

@@ -12,6 +12,7 @@ import typer
 
 from lookback.cli.app import app
 from lookback.cli.inputs import refuse_stdin
+from lookback.cli.kept_runs import BreakLock
 from lookback.cli.options import (
     DataOptions,
     DecodingOptions,
@@ -24,7 +25,6 @@ from lookback.cli.options import (
     count_drawn,
     option,
 )
-from lookback.cli.kept_runs import BreakLock
 from lookback.cli.ray import InFlight, Ray, RayCommand, RayCpus, RayGpus, parse_cluster
 from lookback.cli.terminal import FAILED, console, duration, long_progress, print_json, say
 from lookback.io.storage import to_path

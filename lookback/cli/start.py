@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,6 @@ from lookback.embedded import PHOTOGRAPH, shows_photograph
 if TYPE_CHECKING:
     from lookback.conversations import Conversation
     from lookback.engines import Engine
-
-TRANSFORMERS = "transformers"
 
 
 class Start:
@@ -52,10 +49,7 @@ class Start:
         from lookback.engines import load, require
         from lookback.scores.base import get_scorer
 
-        with gc_frozen(), console(stderr=True).status("importing torch and transformers") as status:
-            if self._model is None and self._options.get("engine", TRANSFORMERS) == TRANSFORMERS:
-                _import_quickly()
-            status.update("loading the model")
+        with gc_frozen(), console(stderr=True).status("loading the model"):
             loaded: Engine = load(self._model, quiet=True, **self._options)
         require(loaded, get_scorer(self._scorer).uses, f"scorer {self._scorer!r}")
         return loaded
@@ -73,12 +67,3 @@ def gc_frozen() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def _import_quickly() -> None:
-    """Import of the libraries only what the embedded model needs."""
-    from lookback.engines.deferring import deferring, import_transformers
-
-    with deferring():
-        import_transformers()
-        importlib.import_module("lookback.engines.transformers")

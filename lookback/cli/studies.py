@@ -16,6 +16,7 @@ from lookback.cli.terminal import (
     console,
     long_progress,
     print_json,
+    printable,
     say,
     show_table,
 )

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lookback.engines.transformers.attention import matmul, partial
+from lookback.engines.transformers.attention import kernels, partial
 from lookback.engines.transformers.attention.partial import attend, join
 
 
@@ -31,7 +31,7 @@ def path(request, monkeypatch):
     if request.param != "fused":
         monkeypatch.setattr(partial, "trusted", lambda *args: ())
     if request.param == "plain in pieces":
-        monkeypatch.setattr(matmul, "MATH_SCORES", 200)
+        monkeypatch.setattr(kernels, "MATH_SCORES", 200)
 
 
 @pytest.mark.usefixtures("path")

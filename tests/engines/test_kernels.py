@@ -16,7 +16,7 @@ from zoo import build
 
 import lookback
 from lookback.engines.common import compat
-from lookback.engines.transformers.attention import kernels, matmul, partial
+from lookback.engines.transformers.attention import kernels, partial
 from lookback.engines.transformers.attention.partial import attend, share_of_last_row
 from lookback.engines.transformers.decoding.decoder import Decoder
 
@@ -29,7 +29,7 @@ def contract_of_flash(query, key, value, dropout=0.0, causal=False, debug=False,
     assert query.shape[-1] % 8 == 0
     assert query.shape[1] % key.shape[1] == 0
     assert not causal or query.shape[2] == key.shape[2]
-    out, lse = matmul.plain_attention(query, key, value, scale, None, causal)
+    out, lse = kernels.plain_attention(query, key, value, scale, None, causal)
     nothing = query.new_empty(0)
     return out.to(query.dtype), lse, nothing, nothing, 0, 0, nothing, nothing, nothing
 
@@ -42,7 +42,7 @@ def contract_of_efficient(query, key, value, bias, lse, dropout=0.0, causal=Fals
         assert bias.shape == (*query.shape[:3], keys)
         assert bias.dtype == query.dtype
         assert bias.stride(2) % 8 == 0 or rows == 1
-    scores = matmul.scores_of(query, key, scale)
+    scores = kernels.scores_of(query, key, scale)
     if causal:
         hidden = torch.ones(rows, keys, dtype=torch.bool).triu(1)
         scores = scores.masked_fill(hidden, -torch.inf)
@@ -179,7 +179,7 @@ class TestProducts:
         groups = query.shape[1] // key.shape[1]
         exact = query.double() @ key.double().repeat_interleave(groups, 1).mT
         torch.testing.assert_close(
-            matmul.scores_of(query, key, 1.0).double(), exact, atol=1e-4, rtol=1e-5
+            kernels.scores_of(query, key, 1.0).double(), exact, atol=1e-4, rtol=1e-5
         )
         assert (exact.bfloat16().double() - exact).abs().max() > 1e-2  # what rounding would do
 
@@ -191,18 +191,18 @@ class TestProducts:
             assert one.ndim == other.ndim == 3
             return one.float() @ other.float()
 
-        monkeypatch.setattr(matmul, "has_wide_product", lambda device, dtype: True)
-        monkeypatch.setattr(matmul, "wide_product_on_cuda", product)
+        monkeypatch.setattr(kernels, "has_wide_product", lambda device, dtype: True)
+        monkeypatch.setattr(kernels, "wide_product_on_cuda", product)
         query, key, _ = (x.bfloat16() for x in tensors())
-        found = matmul.scores_of(query, key, 0.3)
+        found = kernels.scores_of(query, key, 0.3)
         assert asked == [(4, 10, 8)]
         monkeypatch.undo()
-        torch.testing.assert_close(found, matmul.scores_of(query, key, 0.3))
+        torch.testing.assert_close(found, kernels.scores_of(query, key, 0.3))
 
     def test_many_scores_come_in_pieces(self, monkeypatch):
         """No more at a time than allowed, each with its own rows of the mask."""
         largest = []
-        scores_of = matmul.scores_of
+        scores_of = kernels.scores_of
 
         def watched(*args):
             found = scores_of(*args)
@@ -212,10 +212,10 @@ class TestProducts:
         query, key, value = tensors()
         mask = torch.rand(2, 1, 5, 11, generator=torch.Generator().manual_seed(1)) < 0.7
         mask[..., 0] = True
-        whole = matmul.plain_attention(query, key, value, 0.3, mask)
-        monkeypatch.setattr(matmul, "scores_of", watched)
-        monkeypatch.setattr(matmul, "MATH_SCORES", 2 * 2 * 4 * 11)
-        pieces = matmul.plain_attention(query, key, value, 0.3, mask)
+        whole = kernels.plain_attention(query, key, value, 0.3, mask)
+        monkeypatch.setattr(kernels, "scores_of", watched)
+        monkeypatch.setattr(kernels, "MATH_SCORES", 2 * 2 * 4 * 11)
+        pieces = kernels.plain_attention(query, key, value, 0.3, mask)
         for one, other in zip(whole, pieces, strict=True):
             torch.testing.assert_close(one, other)
         assert max(largest) == 2 * 2 * 4 * 11
@@ -227,9 +227,9 @@ class TestWideProduct:
     @pytest.fixture
     def tried(self, monkeypatch):
         def tried(product, device="cuda"):
-            monkeypatch.setattr(matmul, "wide_product_on_cuda", product)
+            monkeypatch.setattr(kernels, "wide_product_on_cuda", product)
             monkeypatch.setattr(torch, "device", lambda name: "cpu")
-            return matmul.has_wide_product.__wrapped__(device, torch.bfloat16)
+            return kernels.has_wide_product.__wrapped__(device, torch.bfloat16)
 
         return tried
 

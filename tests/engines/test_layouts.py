@@ -14,8 +14,7 @@ from zoo import EXTRA_NAMES, MORE_NAMES, NAMES, ONE_RUN, build
 import lookback
 from lookback.conversations import Conversation
 from lookback.engines.transformers.layouts.grids import NoMapError, patch_tokens
-from lookback.engines.transformers.layouts.videos import view_steps
-from lookback.engines.transformers.layouts.views import read_views, view_tokens
+from lookback.engines.transformers.layouts.views import read_views, view_steps, view_tokens
 from lookback.families import LAYOUTS, Layout
 
 ALL = NAMES + EXTRA_NAMES + MORE_NAMES

@@ -14,7 +14,7 @@ from transformers import DynamicCache, TextIteratorStreamer
 from zoo import OLDEST, build
 
 import lookback
-from lookback.engines.common.fair_lock import turns_of
+from lookback.engines.common.fair_lock import lock_for
 from lookback.signals import SIGNALS
 
 GREEDY = {"do_sample": False, "max_new_tokens": 6, "eos_token_id": None}
@@ -399,9 +399,9 @@ def test_somebody_goes_on_while_others_record(keeping):
 
 def is_free(model):
     """Whether nobody has the model's turn."""
-    free = turns_of(model).acquire(blocking=False)
+    free = lock_for(model).acquire(blocking=False)
     if free:
-        turns_of(model).release()
+        lock_for(model).release()
     return free
 
 
@@ -433,7 +433,7 @@ def test_nothing_stays_on_a_model_that_no_engine_uses(lb):
 def test_a_pass_that_waits_while_the_block_ends_goes_on(lb):
     """Its hooks are gone when its turn comes: nobody would give the turn up after it."""
     model, inputs = copy.deepcopy(lb.model), inputs_of(lb, noise())
-    turns, block = turns_of(model), ExitStack()
+    turns, block = lock_for(model), ExitStack()
     block.enter_context(lookback.record(model))
     with ThreadPoolExecutor(1) as pool, turns:
         job = pool.submit(torch.no_grad()(model), **inputs)
@@ -452,12 +452,12 @@ def test_a_pass_that_fails_gives_up_its_turn(lb):
 
 def test_inner_models_take_turns_too(lb):
     decoder, done = lb.model.get_decoder(), []
-    with turns_of(lb.model):
+    with lock_for(lb.model):
         thread = threading.Thread(
             target=lambda: done.append(decoder(input_ids=torch.ones(1, 2).long()))
         )
         thread.start()
-        wait_until(lambda: turns_of(lb.model)._waiting)
+        wait_until(lambda: lock_for(lb.model)._waiting)
         assert not done
     thread.join(HANG_SECONDS)
     assert done
@@ -468,7 +468,7 @@ def test_a_copy_of_a_model_in_use_is_its_own():
     lb = engine("qwen2_vl")
     inputs, other = inputs_of(lb, noise()), copy.deepcopy(lb.model)
     expected = lb.model.generate(**inputs, **GREEDY)
-    with turns_of(lb.model):
+    with lock_for(lb.model):
         assert torch.equal(in_thread(other.generate, **inputs, **GREEDY), expected)
     methods = [value for value in vars(other).values() if hasattr(value, "__self__")]
     assert methods

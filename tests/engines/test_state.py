@@ -259,7 +259,7 @@ class TestShared:
     """Steps over a model while blocks that share it come and go."""
 
     def test_a_step_that_outlasts_its_block_keeps_its_turn_and_the_hooks(self):
-        from lookback.engines.common.fair_lock import turns_of
+        from lookback.engines.common.fair_lock import lock_for
         from lookback.engines.transformers.decoding.session import shared, step
 
         model = torch.nn.Linear(2, 2)
@@ -270,11 +270,11 @@ class TestShared:
             assert hooks
             with step(model):
                 pass
-            assert turns_of(model).mine
+            assert lock_for(model).mine
             with shared(model):
                 assert model._forward_hooks == hooks  # they are on already
             assert model._forward_hooks == hooks
-        assert not turns_of(model).mine
+        assert not lock_for(model).mine
         assert not model._forward_hooks
         assert not model._forward_pre_hooks
 
@@ -322,7 +322,7 @@ def test_frequencies_that_another_prompt_left_are_not_seen_by_a_new_one(kind):
 
 def test_a_model_is_borrowed_by_one_thread_at_a_time():
     """Of several models each has its own lock; one thread may borrow again."""
-    from lookback.engines.common.fair_lock import turns_of
+    from lookback.engines.common.fair_lock import lock_for
     from lookback.engines.transformers.decoding.session import borrowed
 
     one, other = torch.nn.Module(), torch.nn.Module()
@@ -338,7 +338,7 @@ def test_a_model_is_borrowed_by_one_thread_at_a_time():
         for thread in threads:
             thread.start()
         threads[1].join(HANG_SECONDS)
-        wait_until(lambda: turns_of(one)._waiting)
+        wait_until(lambda: lock_for(one)._waiting)
         assert entered["other"].is_set()
         assert not entered["same"].is_set()
     threads[0].join(HANG_SECONDS)

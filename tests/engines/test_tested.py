@@ -17,7 +17,7 @@ from lookback.families import TESTED
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
-    monkeypatch.setattr(support, "_SAID", set())
+    monkeypatch.setattr(support, "_SUGGESTED", set())
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from zoo import build
 
 import lookback
 from lookback.engines.common import fair_lock as turns_file
-from lookback.engines.common.fair_lock import Turns, turns_of
+from lookback.engines.common.fair_lock import FairLock, lock_for
 from lookback.engines.transformers.decoding.session import Loan, snapshot
 from lookback.signals import SIGNALS
 
@@ -31,7 +31,7 @@ def engine(name):
 def every_step(monkeypatch):
     """Turns of one step each."""
     monkeypatch.setattr(turns_file, "LEAST", 0.0)
-    monkeypatch.setattr(turns_file, "_TURNS", WeakKeyDictionary())
+    monkeypatch.setattr(turns_file, "_LOCKS", WeakKeyDictionary())
 
 
 def take(turns, log):
@@ -108,7 +108,7 @@ def interrupted_ticket(interrupted):
 
 class TestTurns:
     def test_first_come_first_served(self):
-        turns = Turns()
+        turns = FairLock()
         crowd = Crowd(turns)
 
         def work(name):
@@ -123,7 +123,7 @@ class TestTurns:
         assert not turns.wanted
 
     def test_who_offers_comes_after_those_that_wait(self):
-        turns = Turns()
+        turns = FairLock()
         crowd = Crowd(turns)
 
         def work(name):
@@ -141,21 +141,21 @@ class TestTurns:
         turns.release()
 
     def test_nobody_else_can_take_or_give_up_what_is_held(self):
-        turns = Turns()
+        turns = FairLock()
         with turns, ThreadPoolExecutor(1) as pool:
             assert turns.acquire()
             turns.release()
             turns.offer()  # to nobody
             assert not pool.submit(turns.acquire, blocking=False).result(HANG_SECONDS)
-            with pytest.raises(RuntimeError, match="does not have it"):
+            with pytest.raises(RuntimeError, match="does not hold it"):
                 pool.submit(turns.release).result(HANG_SECONDS)
             pool.submit(turns.offer).result(HANG_SECONDS)  # has nothing to offer
-        with pytest.raises(RuntimeError, match="does not have it"):
+        with pytest.raises(RuntimeError, match="does not hold it"):
             turns.release()
 
     @pytest.mark.parametrize("how", ["acquire", "offer"])
     def test_ctrl_c_while_it_waits_leaves_the_others_right(self, how, monkeypatch):
-        turns, ticket = Turns(), turns_file._Ticket
+        turns, ticket = FairLock(), turns_file._Ticket
         monkeypatch.setattr(turns_file, "_Ticket", lambda *who: ticket(*who, WatchedLock()))
         inside, leave, done = threading.Event(), threading.Event(), []
 
@@ -203,7 +203,7 @@ class TestTurns:
     @pytest.mark.parametrize("depth", [0, 2])
     def test_ctrl_c_as_the_turn_is_granted_hands_it_on(self, depth, monkeypatch):
         """It waits for its first turn, or to have it back (held twice) after it offered it."""
-        turns, log = Turns(), []
+        turns, log = FairLock(), []
         crowd = Crowd(turns)
         monkeypatch.setattr(turns_file, "_Ticket", interrupted_ticket(threading.get_ident()))
 
@@ -224,7 +224,7 @@ class TestTurns:
         assert log == [True]
         for _ in range(depth):
             turns.release()
-        with pytest.raises(RuntimeError, match="does not have it"):
+        with pytest.raises(RuntimeError, match="does not hold it"):
             turns.release()
         assert turns.acquire(blocking=False)
         turns.release()
@@ -232,7 +232,7 @@ class TestTurns:
     def test_a_turn_lasts_for_a_while(self, monkeypatch):
         clock = Clock()
         monkeypatch.setattr(turns_file, "time", clock)
-        turns, log = Turns(least=2.0), []
+        turns, log = FairLock(least=2.0), []
         with turns:
             thread = threading.Thread(target=take, args=(turns, log))
             thread.start()
@@ -246,12 +246,12 @@ class TestTurns:
             assert log
             assert turns._since == clock.now
         thread.join(HANG_SECONDS)
-        assert turns_file.Turns(0.5).least == 0.5
+        assert turns_file.FairLock(0.5).least == 0.5
 
     def test_each_model_has_its_own(self):
         one, other = torch.nn.Module(), torch.nn.Module()
-        assert turns_of(one) is turns_of(one)
-        assert turns_of(one) is not turns_of(other)
+        assert lock_for(one) is lock_for(one)
+        assert lock_for(one) is not lock_for(other)
 
 
 class TestLoan:
@@ -259,7 +259,7 @@ class TestLoan:
         model = torch.nn.Module()
         model.rope_deltas, model.length = torch.tensor(1), 5
         left, seen = snapshot(model), []
-        turns = turns_of(model)
+        turns = lock_for(model)
         entered = []
 
         def other():
@@ -290,7 +290,7 @@ class TestLoan:
 
     def test_a_loan_inside_another_is_not_interrupted(self):
         model = torch.nn.Module()
-        turns, seen = turns_of(model), []
+        turns, seen = lock_for(model), []
         with Loan(model), Loan(model) as inner:
             thread = threading.Thread(target=take, args=(turns, seen))
             thread.start()
@@ -307,7 +307,7 @@ class TestForkedProcess:
     def test_a_turn_that_another_thread_had_is_free_and_the_model_as_it_was(self):
         model = torch.nn.Module()
         model.rope_deltas = left = torch.tensor(1)
-        turns, leave = turns_of(model), threading.Event()
+        turns, leave = lock_for(model), threading.Event()
 
         def hold():
             with Loan(model, {model: {"rope_deltas": torch.tensor(2)}}), Loan(model):
@@ -326,7 +326,7 @@ class TestForkedProcess:
             assert not turns._mutex.locked()
             assert model.rope_deltas is left
             assert (turns.lent, turns.mine, turns.wanted) == (0, False, False)
-            with pytest.raises(RuntimeError, match="does not have it"):
+            with pytest.raises(RuntimeError, match="does not hold it"):
                 turns.release()
             with Loan(model) as loan:
                 loan.offer()
@@ -343,7 +343,7 @@ class TestForkedProcess:
 
     def test_a_turn_that_this_thread_has_goes_on(self):
         model = torch.nn.Module()
-        turns = turns_of(model)
+        turns = lock_for(model)
         with Loan(model):
             model.length = 5
             turns.after_fork()

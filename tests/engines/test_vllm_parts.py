@@ -14,7 +14,7 @@ from engines.reference import noise
 from lookback.conversations import Conversation, SourceError
 from lookback.engines.base import UnsupportedModelError
 from lookback.engines.common.logits import streams
-from lookback.engines.vllm.client.calls import together
+from lookback.engines.vllm.client.client import gather_ordered
 from lookback.engines.vllm.client.prompts import Prompt, Prompts
 from lookback.engines.vllm.client.results import (
     Answer,
@@ -26,8 +26,8 @@ from lookback.engines.vllm.client.results import (
     finish_of,
 )
 from lookback.engines.vllm.client.scoring import read
-from lookback.engines.vllm.client.stream import Part, Writing
-from lookback.engines.vllm.tap_request import Asking, mask_of, runs
+from lookback.engines.vllm.client.stream import PartialCandidates, PartialRequest
+from lookback.engines.vllm.tap_request import TapRequest, mask_of, runs
 from lookback.engines.vllm.worker import ledger as ledger_file
 from lookback.engines.vllm.worker.batch import Batch, Requests, placeholders
 from lookback.engines.vllm.worker.ledger import Ledger
@@ -148,11 +148,13 @@ class TestWorkers:
 
 class TestAsking:
     def test_what_is_asked_comes_back_from_the_extra_arguments(self):
-        asking = Asking("k", [[1, 3]], 5, 7, 1.2, 0.9, 3, by_layer=True, top=2, index=4, done=6)
-        assert Asking.of(asking.extra()) == asking
-        assert Asking.of({"lookback": "k"}) == Asking("k")
-        assert Asking.of({"other": 1}) is None
-        assert Asking.of(None) is None
+        tap_request = TapRequest(
+            "k", [[1, 3]], 5, 7, 1.2, 0.9, 3, by_layer=True, top=2, index=4, done=6
+        )
+        assert TapRequest.of(tap_request.extra()) == tap_request
+        assert TapRequest.of({"lookback": "k"}) == TapRequest("k")
+        assert TapRequest.of({"other": 1}) is None
+        assert TapRequest.of(None) is None
 
     @pytest.mark.parametrize(
         ("mask", "spans"),
@@ -170,8 +172,10 @@ def spans(*ends):
 
 
 class TestRequests:
-    def known(self, name, asking, prompt=6, max_tokens=5):
-        params = SimpleNamespace(extra_args=asking and asking.extra(), max_tokens=max_tokens)
+    def known(self, name, tap_request, prompt=6, max_tokens=5):
+        params = SimpleNamespace(
+            extra_args=tap_request and tap_request.extra(), max_tokens=max_tokens
+        )
         features = [SimpleNamespace(modality="image", mm_position=spans((1, 2)))]
         state = SimpleNamespace(
             prompt_token_ids=list(range(prompt)), sampling_params=params, mm_features=features
@@ -189,21 +193,21 @@ class TestRequests:
 
     @pytest.mark.parametrize(("name", "index"), [("12_x", 12), ("x", 0), ("x_3", 0)])
     def test_a_candidate_has_the_number_before_its_name_and_that_stream(self, name, index):
-        requests, ledger = self.known(name, Asking("k", [[0, 1]], seed=3))
+        requests, ledger = self.known(name, TapRequest("k", [[0, 1]], seed=3))
         found = requests.get(name)
         assert found.source.tolist() == [True, *[False] * 5]
         np.testing.assert_array_equal(found.uniform, streams(3, 1, 5, index)[0].astype("f4"))
         assert list(ledger.take([f"k/{index}"])) == [f"k/{index}"]
 
     def test_one_that_goes_on_goes_on_in_its_stream(self):
-        requests, ledger = self.known("x", Asking("k", [], 2, seed=3, index=4, done=3))
+        requests, ledger = self.known("x", TapRequest("k", [], 2, seed=3, index=4, done=3))
         expected = streams(3, 1, 5, 4)[0, 3:].astype("f4")
         np.testing.assert_array_equal(requests.get("x").uniform, expected)
         assert list(ledger.take(["k/0"])) == ["k/0"]
 
     def test_a_given_response_begins_behind_the_row_that_predicts_it(self):
         """A prompt of four, and the first two tokens of three: the last is not sent."""
-        requests, _ = self.known("x", Asking("k", [[0, 1]], 3, seed=1, given=[7, 8, 9]))
+        requests, _ = self.known("x", TapRequest("k", [[0, 1]], 3, seed=1, given=[7, 8, 9]))
         found = requests.get("x")
         assert (found.first, found.uniform) == (3, None)
         batch = Batch(["x"], [found])
@@ -223,8 +227,8 @@ class TestRequests:
     def test_rows_are_drawn_together_if_their_settings_are_alike(self):
         found = []
         for name, length, temperature in (("0_x", 2, 1.0), ("1_x", 3, 1.0), ("2_x", 2, 0.5)):
-            asking = Asking("k", [], length, 3, temperature, 0.9, 5)
-            found.append(self.known(name, asking)[0].get(name))
+            tap_request = TapRequest("k", [], length, 3, temperature, 0.9, 5)
+            found.append(self.known(name, tap_request)[0].get(name))
         alike, other = Batch(["0_x", "1_x", "2_x"], found).drawing
         assert (alike[0], alike[1].tolist()) == ((1.0, 0.9, 5), [0, 1])
         assert (other[0], other[1].tolist()) == ((0.5, 0.9, 5), [2])
@@ -273,8 +277,8 @@ class TestAnswers:
         asked, whole = [], np.float32([[-1, -2], [0.5, 0.5], [1, 1], [1, 1]])
 
         def engine(missing):
-            async def ask(prompt, asking, **settings):
-                asked.append((prompt["prompt_token_ids"], asking.given, settings))
+            async def ask(prompt, tap_request, **settings):
+                asked.append((prompt["prompt_token_ids"], tap_request.given, settings))
                 rows = whole.copy()
                 if "skip_reading_prefix_cache" not in settings:
                     rows[missing, 0] = np.nan
@@ -346,7 +350,9 @@ class TestTogether:
                 await second.wait() if i == 0 else second.set()
                 return i
 
-            return await together((one(i) for i in range(3)), 3, progress=lambda *a: told.append(a))
+            return await gather_ordered(
+                (one(i) for i in range(3)), 3, progress=lambda *a: told.append(a)
+            )
 
         told = []
         assert asyncio.run(all_of_them()) == [0, 1, 2]
@@ -359,7 +365,7 @@ class TestTogether:
                 raise OSError("gone")
             return i
 
-        work = together([one(i) for i in range(3)], 3, return_exceptions=kept)
+        work = gather_ordered([one(i) for i in range(3)], 3, return_exceptions=kept)
         if kept:
             first, error, last = asyncio.run(work)
             assert (first, type(error), last) == (0, OSError, 2)
@@ -374,10 +380,10 @@ def output(index, ids, reason=None):
 
 class TestWriting:
     def test_a_candidate_is_told_with_as_many_tokens_as_have_numbers(self):
-        writing = Writing(2, 4, layers=0, top=0, heard=True)
-        part = Part(writing)
+        writing = PartialCandidates(2, 4, layers=0, top=0, streamed=True)
+        part = PartialRequest(writing)
         part.begin(["k/0", "k/1"])
-        part.see([output(0, [5, 6, 8]), output(1, [7])])
+        part.update([output(0, [5, 6, 8]), output(1, [7])])
         assert writing.missing() == {"k/0": [0, 3], "k/1": [0, 1]}
         assert writing.changed() == []
         rows = -np.ones((4, 3), np.float32)
@@ -386,14 +392,14 @@ class TestWriting:
         ((number, one),) = writing.changed()
         assert (number, one.token_ids, one.finish) == (0, [5], WRITING)
         assert writing.missing() == {"k/0": [1, 3], "k/1": [0, 1]}
-        part.see([output(0, [5, 6, 8], "stop")])
+        part.update([output(0, [5, 6, 8], "stop")])
         assert not writing.ended
         assert writing.changed() == []  # it has ended, and its last numbers are not there
         answers = [
             Answer([5, 6, 8], -np.ones((4, 3)), "end"),
             Answer([7], -np.ones((4, 1)), "length"),
         ]
-        part.see([output(1, [7], "length")])
+        part.update([output(1, [7], "length")])
         assert writing.ended
         part.end(["k/0", "k/1"], answers)
         found = [(i, one.token_ids, one.finish) for i, one in writing.changed()]
@@ -407,14 +413,14 @@ class TestWriting:
         [(True, "length", True), (False, "length", False), (False, "stop", True)],
     )
     def test_a_segment_ends_no_candidate_by_its_length(self, last, reason, ended):
-        writing = Writing(1, 4, layers=0, top=0, heard=True)
-        first = Part(writing, 0, 0, last=False)
+        writing = PartialCandidates(1, 4, layers=0, top=0, streamed=True)
+        first = PartialRequest(writing, 0, 0, last=False)
         first.begin(["k/0"])
-        first.see([output(0, [5, 6])])
+        first.update([output(0, [5, 6])])
         first.end(["k/0"], [Answer([5, 6], -np.ones((4, 2)), "length")])
-        part = Part(writing, 0, 2, last)
+        part = PartialRequest(writing, 0, 2, last)
         part.begin(["k/1"])
-        part.see([output(0, [7], reason)])
+        part.update([output(0, [7], reason)])
         assert writing.ended == ended
         assert writing.missing() == {"k/1": [0, 1]}
         part.end(["k/1"], [Answer([7], -2 * np.ones((4, 1)), reason)])

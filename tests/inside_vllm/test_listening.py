@@ -14,7 +14,7 @@ from server.held_engine import happens, until
 from timeouts import HANG_SECONDS
 
 from lookback.engines.common.stream import Listener
-from lookback.engines.vllm.client.stream import Writing, tell_meanwhile
+from lookback.engines.vllm.client.stream import PartialCandidates, notify_while
 from lookback.signals import SIGNALS, WRITING
 
 QUESTION = "Describe the picture."
@@ -171,16 +171,16 @@ def test_one_question_to_the_workers_for_each_telling(inside):
 
 def test_a_listener_is_not_called_more_often_than_it_wants():
     async def listen():
-        writing, over, times = Writing(1, 8, 0, 0, True), asyncio.Event(), []
+        writing, over, times = PartialCandidates(1, 8, 0, 0, True), asyncio.Event(), []
         now = asyncio.get_running_loop().time
 
         async def tell():
             times.append(now())
 
-        telling = asyncio.ensure_future(tell_meanwhile(over.wait(), writing, tell, every=3.0))
+        telling = asyncio.ensure_future(notify_while(over.wait(), writing, tell, every=3.0))
         await turns()
         for _ in range(10):
-            writing.news.set()
+            writing.changes.set()
             await pass_time(1)
         over.set()
         assert await telling

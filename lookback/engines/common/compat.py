@@ -1,8 +1,7 @@
-"""What LookBack touches of torch and transformers beyond their public names: here and nowhere else.
+"""All that LookBack uses of torch and transformers beyond their public names.
 
-A release of either library that moves one of these is mended in this file. pyproject.toml states
-the releases that were tested; `make test` runs the newest of them, `make test-oldest` the oldest.
-What must be there before either is imported is in `lookback.engines.deferring`.
+If a release of either library moves one of these, this is the file to change. pyproject.toml states
+the tested releases; `make test` runs the newest of them, `make test-oldest` the oldest.
 """
 
 from __future__ import annotations
@@ -18,12 +17,11 @@ from typing import Any
 import torch
 from huggingface_hub import try_to_load_from_cache
 from torch import Tensor
-from torch._dynamo import OptimizedModule
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+from torch.utils._pytree import tree_iter as tree_iter
+from transformers import AttentionInterface as AttentionInterface
+from transformers import AttentionMaskInterface as AttentionMaskInterface
 from transformers import (
-    AttentionInterface,
-    AttentionMaskInterface,
     Cache,
     DynamicCache,
     GenerationConfig,
@@ -33,97 +31,56 @@ from transformers import (
     StaticCache,
     cache_utils,
 )
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
-from transformers.image_processing_utils import (
-    select_best_resolution as select_best_resolution,
+from transformers.cache_utils import DynamicLayer as DynamicLayer
+from transformers.cache_utils import DynamicSlidingWindowLayer as DynamicSlidingWindowLayer
+from transformers.image_processing_utils import select_best_resolution as select_best_resolution
+from transformers.integrations.sdpa_attention import (
+    sdpa_attention_forward as sdpa_attention_forward,
 )
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import (
-    ALL_MASK_ATTENTION_FUNCTIONS,
-    causal_mask_function,
-    sdpa_mask,
+    ALL_MASK_ATTENTION_FUNCTIONS as ALL_MASK_ATTENTION_FUNCTIONS,
 )
+from transformers.masking_utils import causal_mask_function as causal_mask_function
+from transformers.masking_utils import sdpa_mask as sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput as ModelOutput
 
 from lookback.engines import UnsupportedModelError
 from lookback.engines.common.fair_lock import survive_forks
 
-__all__ = [
-    "ALL_MASK_ATTENTION_FUNCTIONS",  # the mask function that the tap stands in front of
-    "CACHES",
-    "KEYLESS_LAYERS",
-    "LAYERS_BY_POSITION",
-    "STOPPING_CRITERIA",
-    "AttentionInterface",  # where the tap registers its attention function
-    "AttentionMaskInterface",  # and, under the same name, its mask function
-    "DynamicLayer",  # the cache layer whose keys can be shared, and that SharedLayer extends
-    "DynamicSlidingWindowLayer",  # the one that forgets keys: a DynamicLayer takes its place
-    "HybridLayer",  # holds a state and keys
-    "HybridSlidingLayer",  # the same, and forgets keys
-    "ModelOutput",  # what generate returns as a dict
-    "StateLayer",  # holds a state (convolution, linear attention) and no keys
-    "TorchDispatchMode",  # sees every operation
-    "alone_settings",
-    "around_compiled_call",
-    "attention_function",
-    "attention_name",
-    "causal_mask_function",  # tells a plain causal mask, which needs no tensor
-    "flash_attention_on_cpu",
-    "flash_attention_on_cuda",
-    "generation_settings",
-    "generation_steps",
-    "hub_commit",
-    "memory_efficient_attention",
-    "sdpa_attention_forward",  # tells a layer on sdpa, which drops a softcap
-    "sdpa_mask",  # a boolean mask, whatever attention the model uses
-    "set_attention_name",
-    "tree_iter",
-    "uncompiled",
-    "unwrapped",
-    "wide_product_on_cuda",
-]
-
+# Cache layers: a state (convolution, linear attention) and no keys; a state and keys.
 StateLayer: Any = cache_utils.LinearAttentionLayer
 HybridLayer: Any = cache_utils.LinearAttentionAndFullAttentionLayer
-# Not in every release; no layer is of this class then.
 HybridSlidingLayer: Any = getattr(
     cache_utils, "LinearAttentionAndSlidingWindowAttentionLayer", None
 )
 
 
-def _cache_layers(*names: str) -> tuple[type, ...]:
-    """Cache layers by name, as far as this release has them."""
-    found = (getattr(cache_utils, name, None) for name in names)
-    return tuple(layer for layer in found if layer is not None)
-
-
 CACHES = (Cache, DynamicCache, StaticCache)
-"""Caches that hand over what their layers do, in that order. Exact types: a subclass may not."""
-
-LAYERS_BY_POSITION = _cache_layers(
-    "DynamicLayer",
-    "DynamicSlidingWindowLayer",
-    "StaticLayer",
-    "StaticSlidingWindowLayer",
-    "LinearAttentionAndFullAttentionLayer",
-    "LinearAttentionAndSlidingWindowAttentionLayer",
-    "LinearAttentionAndStaticFullAttentionLayer",
-    "LinearAttentionAndStaticSlidingWindowAttentionLayer",
+"""Caches that return what their layers do, in order. Exact types: a subclass may differ."""
+LAYERS_BY_POSITION: tuple[type, ...] = tuple(
+    getattr(cache_utils, name)
+    for name in (
+        "DynamicLayer",
+        "DynamicSlidingWindowLayer",
+        "StaticLayer",
+        "StaticSlidingWindowLayer",
+        "LinearAttentionAndFullAttentionLayer",
+        "LinearAttentionAndSlidingWindowAttentionLayer",
+        "LinearAttentionAndStaticFullAttentionLayer",
+        "LinearAttentionAndStaticSlidingWindowAttentionLayer",
+    )
+    if hasattr(cache_utils, name)  # not all are in every release
 )
 """Cache layers whose keys are the context's positions in order: all, or the newest."""
-
-KEYLESS_LAYERS = _cache_layers("LinearAttentionLayer")
-"""Cache layers that hold a state and no keys."""
-
-
+KEYLESS_LAYERS = (StateLayer,)
 STOPPING_CRITERIA = "_get_stopping_criteria"
 """The method by which `generate` makes the stopping criteria of a call."""
 
 
 def unwrapped(model: Any) -> Any:
-    """The transformers model inside what `torch.compile` and PEFT put around it, if they did.
+    """Return the transformers model inside the wrappers of `torch.compile` and PEFT.
 
     Adapters of PEFT are in the model's own layers and stay. Learned prompts are not.
 
@@ -131,7 +88,7 @@ def unwrapped(model: Any) -> Any:
         UnsupportedModelError: the wrapper adds tokens of its own to the prompt.
     """
     while True:
-        if isinstance(model, OptimizedModule):
+        if _is_optimized_module(model):
             model = model._orig_mod
         elif isinstance(model, PreTrainedModel):
             return model
@@ -146,16 +103,22 @@ def unwrapped(model: Any) -> Any:
             return model
 
 
+def _is_optimized_module(model: Any) -> bool:
+    """Whether `torch.compile` made it; asking must not import the compiler."""
+    compiler = sys.modules.get("torch._dynamo")
+    return compiler is not None and isinstance(model, compiler.OptimizedModule)
+
+
 def is_usual_processor(processor: Any, model: PreTrainedModel) -> bool:
-    """Whether a processor is of the class that transformers has for models of this type, if any."""
+    """Whether a processor is of the class that transformers has for this model type, if any."""
     usual = PROCESSOR_MAPPING_NAMES.get(model.config.model_type)
     return usual is None or usual in [kind.__name__ for kind in type(processor).__mro__]
 
 
 def weight_without_numbers(model: PreTrainedModel) -> str | None:
-    """The first weight that is on the meta device; None if there is none.
+    """Return the first weight on the meta device; None if there is none.
 
-    Weights that accelerate has put aside are there too, until a hook fetches them.
+    Weights that accelerate has offloaded do not count: a hook fetches them.
     """
     for name, module in model.named_modules():
         if not hasattr(module, "_hf_hook"):
@@ -169,10 +132,7 @@ def weight_without_numbers(model: PreTrainedModel) -> str | None:
 def around_compiled_call(
     model: PreTrainedModel, around: Callable[[Callable[..., Any]], Callable[..., Any]]
 ) -> Iterator[None]:
-    """Put something around the calls of a model that `model.compile()` was called on, for a while.
-
-    Its graph has the hooks inside.
-    """
+    """Wrap the calls of a model that `model.compile()` was called on, inside the block."""
     compiled = model._compiled_call_impl
     if compiled is not None:
         model._compiled_call_impl = around(compiled)
@@ -185,15 +145,15 @@ def around_compiled_call(
 
 _EAGER_LOCK = threading.Lock()
 survive_forks(_EAGER_LOCK)
-_EAGER: list[Any] = []  # the stance, once for each block that wants it
+_EAGER: list[Any] = []  # the stance, once for each open block
 
 
 @contextmanager
 def uncompiled(model: PreTrainedModel) -> Iterator[None]:
-    """Passes inside the block run as written, whatever of the model was compiled in place.
+    """Run passes inside the block uncompiled, whatever of the model was compiled in place.
 
-    The stance is everybody's: what others have compiled runs as written, too, until the last block
-    ends. So it is taken only for a model that needs it.
+    The stance is global: other compiled models run uncompiled, too, until the last block ends. So
+    it is set only for a model that needs it.
     """
     if not any(map(_is_compiled, model.modules())):
         yield
@@ -218,18 +178,18 @@ def _is_compiled(module: torch.nn.Module) -> bool:
 
 
 def generation_settings(
-    model: PreTrainedModel, config: GenerationConfig | None, given: dict[str, Any]
+    model: PreTrainedModel, config: GenerationConfig | None, kwargs: dict[str, Any]
 ) -> GenerationConfig:
-    """The settings that `generate(generation_config=config, **given)` uses, defaults and all."""
-    found: GenerationConfig = model._prepare_generation_config(config, **given)[0]
-    return found
+    """Return the settings that `generate(generation_config=config, **kwargs)` uses."""
+    settings: GenerationConfig = model._prepare_generation_config(config, **kwargs)[0]
+    return settings
 
 
 def generation_steps(model: torch.nn.Module) -> list[str]:
-    """The methods by which a model's own class prepares the passes of `generate`.
+    """Return the methods by which a model's own class prepares the passes of `generate`.
 
-    They may read and write what the class keeps on its modules. Those that are the library's, or
-    that somebody has put on the model itself, do not count.
+    They may read and write what the class keeps on its modules. The library's own do not count,
+    nor do those that were set on the model itself.
     """
     if not isinstance(model, GenerationMixin):
         return []
@@ -245,9 +205,9 @@ def generation_steps(model: torch.nn.Module) -> list[str]:
 
 
 def alone_settings(generate: Callable[..., Any]) -> dict[str, Any]:
-    """What tells `generate` that no other process waits for this one, if none does.
+    """Return settings by which `generate` need not find out that this process is not distributed.
 
-    Else it finds out by importing all that could share a model out, which takes a second.
+    It would import much for that, which takes a second.
     """
     distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     knows = "synced_gpus" in inspect.signature(generate).parameters
@@ -255,20 +215,20 @@ def alone_settings(generate: Callable[..., Any]) -> dict[str, Any]:
 
 
 def attention_name(config: PretrainedConfig) -> str | None:
-    """The name under which a config's modules look up their attention function."""
+    """Return the name under which a config's modules look up their attention function."""
     name: str | None = config._attn_implementation
     return name
 
 
 def set_attention_name(config: PretrainedConfig, name: str | None) -> None:
-    """Change that name, and nothing else: the public setter checks it, and loads kernels."""
+    """Set that name and nothing else: the public setter checks it and loads kernels."""
     config._attn_implementation = name
 
 
 def attention_function(module: str, name: str) -> Callable[..., Any] | None:
-    """The attention function that a modeling file calls by that name; None if it has none.
+    """Return the attention function that a modeling file calls by that name; None if none.
 
-    Each modeling file has an eager function of its own, and may override others for itself.
+    Each modeling file has an eager function of its own, and may override others.
     """
     namespace = vars(sys.modules[module])
     if name == "eager":
@@ -280,10 +240,9 @@ def attention_function(module: str, name: str) -> Callable[..., Any] | None:
 
 
 def hub_commit(name: str, revision: str | None) -> str | None:
-    """The commit of a hub id's revision in the local cache, once loaded; None for a folder.
+    """Return the commit of a hub id's revision in the local cache; None for a folder.
 
-    A config no longer says which commit it came from (transformers 5.16 still had
-    `config._commit_hash`), but the cache keeps each commit in a folder of its name.
+    The cache keeps each commit in a folder of its name.
     """
     if Path(name).exists():
         return None
@@ -294,9 +253,9 @@ def hub_commit(name: str, revision: str | None) -> str | None:
 def flash_attention_on_cpu(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """The kernel behind scaled_dot_product_attention on CPU, with the rows' log-sum-exp.
+    """Call the kernel behind scaled_dot_product_attention on CPU, which returns log-sum-exps.
 
-    That function does not return it. The kernel takes grouped heads and strided keys as they are.
+    It takes grouped heads and strided keys as they are.
     """
     rows = query.shape[2]
     if rows == 1:
@@ -313,33 +272,33 @@ def flash_attention_on_cpu(
 def flash_attention_on_cuda(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """The same of CUDA; it takes no bias."""
+    """Call the same of CUDA; it takes no bias."""
     assert bias is None
-    found = torch.ops.aten._scaled_dot_product_flash_attention(
+    outputs = torch.ops.aten._scaled_dot_product_flash_attention(
         query, key, value, 0.0, causal, False, scale=scale
     )
-    return found[0], found[1]
+    return outputs[0], outputs[1]
 
 
 def memory_efficient_attention(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """The other fused kernel of CUDA, which takes a bias, but no grouped heads.
+    """Call the other fused kernel of CUDA, which takes a bias, but no grouped heads.
 
-    It wants the bias for every head, its rows on multiples of 16 numbers, and fills up the
-    log-sum-exp to multiples of 32 rows.
+    It needs the bias for every head, with rows aligned to 16 numbers, and pads the log-sum-exp to
+    multiples of 32 rows.
     """
     rows, keys = query.shape[2], key.shape[2]
     if bias is not None:
         aligned = bias.new_empty(*bias.shape[:-1], -(-keys // 16) * 16)
         aligned[..., :keys] = bias
         bias = aligned[..., :keys].expand(query.shape[0], query.shape[1], rows, keys)
-    found = torch.ops.aten._scaled_dot_product_efficient_attention(
+    outputs = torch.ops.aten._scaled_dot_product_efficient_attention(
         query, key, value, bias, True, 0.0, causal, scale=scale
     )
-    return found[0], found[1][:, :, :rows]
+    return outputs[0], outputs[1][:, :, :rows]
 
 
 def wide_product_on_cuda(one: Tensor, other: Tensor) -> Tensor:
-    """one @ other of three dimensions, from float16 or bfloat16 straight to float32."""
+    """Return one @ other of three dimensions, from float16 or bfloat16 to float32."""
     return torch.ops.aten.bmm.dtype(one, other, torch.float32)

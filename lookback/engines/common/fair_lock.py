@@ -1,8 +1,8 @@
-"""Whose turn it is with a model: many threads share one, first come first served.
+"""A fair lock per model: threads that share a model run in turn, first come, first served.
 
-Whoever has the turn can offer it between two steps: those that wait go first, and he comes after
-them. So a short question is not held up by a long one. A thread that has the turn may take it again
-(a `progress` that asks the engine something): what it began before is not interrupted then.
+The holder may yield between steps; waiters run first and the holder is requeued. So a long request
+does not hold up a short one. A thread that holds the lock may take it again (a `progress` callback
+that calls the engine): what it began before is then not interrupted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 LEAST = 0.03
-"""Seconds that a turn lasts at least: to hand a model over as it was takes a few thousandths."""
+"""Seconds that a turn lasts at least: handing a model over takes a few milliseconds."""
 
 
 def _closed() -> threading.Lock:
@@ -30,19 +30,19 @@ def _closed() -> threading.Lock:
 
 @dataclass(eq=False)
 class _Ticket:
-    """A thread that waits, and how often it will then hold the turn."""
+    """A waiting thread, and the depth at which it will hold the lock."""
 
     thread: int
     depth: int
     granted: threading.Lock = field(default_factory=_closed)
 
 
-class Turns:
-    """A lock that one thread can hold several times, that is handed on in order, and offered.
+class FairLock:
+    """A re-entrant lock that is granted in order and can be yielded.
 
     Attributes:
-        lent: how often its holder has borrowed the model, see `state.borrowed`.
-        undo: makes the model what it was before its holder borrowed it.
+        lent: how many sessions of its holder have prepared the model for decoding.
+        undo: restores the model to what it was before the first of them.
         least: seconds that a turn lasts at least, if there is so much to do.
     """
 
@@ -51,26 +51,26 @@ class Turns:
         self.lent = 0
         self.undo: Callable[[], None] = lambda: None
         self._mutex = threading.Lock()  # held for moments
-        self._waiting: deque[_Ticket] = deque()  # empty if nobody has the turn
+        self._waiting: deque[_Ticket] = deque()  # empty if the lock is free
         self._holder: int | None = None
         self._depth = 0
-        self._since = 0.0  # when the turn was taken
-        self._lost: dict[int, int] = {}  # threads that were interrupted while others had the turn
+        self._since = 0.0  # when the lock was granted
+        self._lost: dict[int, int] = {}  # threads that were interrupted while others held the lock
 
     @property
     def mine(self) -> bool:
-        """Whether this thread has the turn."""
+        """Whether this thread holds the lock."""
         return self._holder == threading.get_ident()
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody waits, and it has lasted long enough."""
+        """Whether a thread waits and the holder's turn has lasted long enough."""
         return bool(self._waiting) and time.monotonic() - self._since >= self.least
 
     def acquire(self, blocking: bool = True) -> bool:
-        """Take the turn, when it comes; whether it was taken."""
+        """Take the lock and return True; False if it is taken and `blocking` is False."""
         me = threading.get_ident()
-        if self._holder == me:  # which nobody else can change
+        if self._holder == me:  # only the holder can change that
             self._depth += 1
             return True
         with self._mutex:
@@ -85,10 +85,10 @@ class Turns:
         return True
 
     def release(self) -> None:
-        """Give it up as often as it was taken, and the next is served.
+        """Release once; the last release passes the lock to the next waiter.
 
         Raises:
-            RuntimeError: this thread does not have it.
+            RuntimeError: this thread does not hold it.
         """
         me = threading.get_ident()
         if self._holder == me:
@@ -101,12 +101,12 @@ class Turns:
             if not self._lost[me]:
                 del self._lost[me]
         else:
-            raise RuntimeError("a turn was given up by a thread that does not have it")
+            raise RuntimeError("release() of a model's lock by a thread that does not hold it")
 
     def offer(self) -> None:
-        """Let those that wait go first; then hold the turn as often as before.
+        """Yield to all waiters, then hold the lock again at the same depth.
 
-        If the wait is interrupted, the turn is lost, which `release` then knows of.
+        If the wait is interrupted, the lock is lost; `release` then only counts down.
         """
         me = threading.get_ident()
         with self._mutex:
@@ -122,9 +122,9 @@ class Turns:
             raise
 
     def after_fork(self) -> None:
-        """Forget the threads of the parent process, of which this one alone goes on in the child.
+        """Forget the threads of the parent process: only this one exists in the child.
 
-        Whoever had the turn is not there to give the model back.
+        If another one held the lock, restore the model in its place.
         """
         self._mutex = threading.Lock()
         self._waiting.clear()
@@ -137,7 +137,7 @@ class Turns:
     def _wait(self, ticket: _Ticket) -> None:
         try:
             ticket.granted.acquire()
-        except BaseException:  # Ctrl-C: nobody is to wait for us
+        except BaseException:  # Ctrl-C: leave the queue
             with self._mutex:
                 if ticket in self._waiting:
                     self._waiting.remove(ticket)
@@ -164,19 +164,19 @@ class Turns:
         self.release()
 
 
-_TURNS: WeakKeyDictionary[torch.nn.Module, Turns] = WeakKeyDictionary()
-_TURNS_LOCK = threading.Lock()
+_LOCKS: WeakKeyDictionary[torch.nn.Module, FairLock] = WeakKeyDictionary()
+_LOCKS_MUTEX = threading.Lock()
 
 
-def turns_of(model: torch.nn.Module) -> Turns:
-    """The turns of a model: one for all that use it."""
-    with _TURNS_LOCK:
-        return _TURNS.setdefault(model, Turns())
+def lock_for(model: torch.nn.Module) -> FairLock:
+    """Return the lock of a model, the same one for all its users."""
+    with _LOCKS_MUTEX:
+        return _LOCKS.setdefault(model, FairLock())
 
 
 def _after_fork() -> None:
-    for turns in _TURNS.values():
-        turns.after_fork()
+    for lock in _LOCKS.values():
+        lock.after_fork()
 
 
 def survive_forks(lock: Any) -> None:
@@ -185,6 +185,6 @@ def survive_forks(lock: Any) -> None:
         os.register_at_fork(after_in_child=lock._at_fork_reinit)
 
 
-survive_forks(_TURNS_LOCK)
+survive_forks(_LOCKS_MUTEX)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

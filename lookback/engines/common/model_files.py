@@ -19,8 +19,8 @@ from lookback.engines.common.fair_lock import survive_forks
 from lookback.errors import error_line, first_line
 
 LOADING = threading.RLock()
-"""Held while transformers loads: it changes defaults of the whole process meanwhile (the dtype and
-the device of new tensors), so that two loads at once spoil each other."""
+"""Held while transformers loads: it changes defaults of the whole process meanwhile (dtype and
+device of new tensors), so two loads must not overlap."""
 survive_forks(LOADING)
 
 CACHED = (
@@ -29,14 +29,13 @@ CACHED = (
     "preprocessor_config.json",
     "tokenizer_config.json",
 )
-"""Files of a hub id of which one is in the cache if a model or a processor is."""
-
+"""Files of a hub id: one of them is in the cache if a model or a processor is."""
 WHOLE = 64 * 2**20  # weight files up to this size are hashed whole, of larger ones blocks
 BLOCKS, BLOCK = 64, 2**18  # so many of so many bytes, evenly spread from the first byte to the last
 
 
 def load_processor(name: str, **options: Any) -> Any:
-    """The processor of a folder or hub id.
+    """Return the processor of a folder or hub id.
 
     Raises:
         OSError: there is no such folder or hub id.
@@ -54,7 +53,7 @@ def load_processor(name: str, **options: Any) -> Any:
 
 
 def find_folder(name: str | os.PathLike[str]) -> str:
-    """A name as from_pretrained takes it; one that can only be a folder's must be there.
+    """Return a name as from_pretrained takes it; if it can only be a folder's, it must exist.
 
     Raises:
         FileNotFoundError: there is no such folder.
@@ -77,27 +76,27 @@ def find_folder(name: str | os.PathLike[str]) -> str:
 
 
 def hub_options(name: str, revision: str | None = None) -> dict[str, Any]:
-    """Return what keeps from_pretrained from asking a hub that cannot be reached.
+    """Return options that keep from_pretrained from retrying a hub that cannot be reached.
 
-    It would ask seven times, for half a minute, for each file that is not in the cache. Here it is
-    asked once; what is in the cache is then loaded from there.
+    It would retry seven times, for half a minute, for each file that is not in the cache. Here one
+    request is made; if it fails, files are loaded from the cache.
 
     Raises:
-        OSError: it cannot be reached, and nothing of this hub id is in the cache.
+        OSError: the hub cannot be reached, and nothing of this hub id is in the cache.
     """
     if Path(name).expanduser().exists():
         return {}
     try:
         get_hf_file_metadata(hf_hub_url(name, CACHED[0], revision=revision))
     except (HfHubHTTPError, OfflineModeIsEnabled, ValueError):
-        # It answers, is not to be asked, or this is no hub id: from_pretrained says what is wrong.
+        # It answers, is offline by setting, or this is no hub id: from_pretrained reports it.
         return {}
     except Exception as error:
         # Errors of connections are those of the HTTP library that the hub's library uses.
         if not (isinstance(error, OSError) or type(error).__module__.startswith("httpx")):
             return {}
-        found = [try_to_load_from_cache(name, file, revision=revision) for file in CACHED]
-        if not any(isinstance(path, str) for path in found):
+        paths = [try_to_load_from_cache(name, file, revision=revision) for file in CACHED]
+        if not any(isinstance(path, str) for path in paths):
             raise OSError(f"no connection: {error_line(error)}") from error
         return {"local_files_only": True}
     return {}
@@ -105,7 +104,7 @@ def hub_options(name: str, revision: str | None = None) -> dict[str, Any]:
 
 @contextmanager
 def explaining(name: str) -> Iterator[None]:
-    """Say in one line that a name is neither a folder nor to be had from the hub, or is damaged.
+    """Turn errors of loading into one line: the name is unknown, or its files are damaged.
 
     A damaged file can fail anywhere in the libraries that read it, with any kind of error.
     """
@@ -130,29 +129,25 @@ def explaining(name: str) -> Iterator[None]:
 
 
 def first_end_tokens(*places: Any) -> list[int]:
-    """The ids that end a turn, of the first place that has any.
-
-    Raises:
-        ValueError: they are no whole numbers.
-    """
+    """Return the end token ids of the first place that has any; ValueError if not integers."""
     return next((_whole_numbers(ids) for ids in places if ids is not None), [])
 
 
 def _whole_numbers(ids: Any) -> list[int]:
     try:
-        found = torch.as_tensor(ids).reshape(-1)
+        tensor = torch.as_tensor(ids).reshape(-1)
     except (TypeError, ValueError, RuntimeError, OverflowError):
-        found = torch.zeros(1)
-    if found.numel() and found.dtype not in (torch.int64, torch.int32):
+        tensor = torch.zeros(1)
+    if tensor.numel() and tensor.dtype not in (torch.int64, torch.int32):
         raise ValueError(
             f"the model's eos_token_id is {ids!r:.60}: a whole number or a list of them is needed, "
             "see its generation_config.json"
         )
-    return [int(one) for one in found]
+    return [int(token) for token in tensor]
 
 
 def fingerprint(folder: Path) -> str | None:
-    """Of a model's files, the same for the same weights; None if it is in no folder.
+    """Return a hash of a model's files, the same for the same weights; None without a folder.
 
     Of large files only some blocks are read, which training changes; other bytes do not count.
     """
@@ -160,15 +155,15 @@ def fingerprint(folder: Path) -> str | None:
     files = sorted([*weights, *folder.glob("config.json")])
     if not files or not folder.is_dir():
         return None
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in files:
         size = file.stat().st_size
-        found.update(f"{file.name} {size}\n".encode())
+        digest.update(f"{file.name} {size}\n".encode())
         if size <= WHOLE:
-            found.update(file.read_bytes())
+            digest.update(file.read_bytes())
             continue
         with file.open("rb") as opened:
             for i in range(BLOCKS):
                 opened.seek(i * (size - BLOCK) // (BLOCKS - 1))
-                found.update(opened.read(BLOCK))
-    return found.hexdigest()[:16]
+                digest.update(opened.read(BLOCK))
+    return digest.hexdigest()[:16]

@@ -56,7 +56,7 @@ def load(
         dtype: of the weights: a torch dtype or its name; by default the checkpoint's own on a GPU,
             float32 on a CPU.
         attn: the attention implementation the tap is put in front of; the model's own by default.
-        revision: of the hub id.
+        revision: Hub revision: branch, tag or commit.
         trust_remote_code: run code that comes with the model. Attention of its own is refused.
         device_map: instead of a device: "auto", or which part goes where, as from_pretrained takes
             it (needs the accelerate package).
@@ -88,8 +88,8 @@ def load(
         label = label or name
         processor = name if processor is None else processor
         options = {"attn_implementation": attn} if attn else {}
-        asked = device, device_map, dtype, quantization_config, attn
-        if label == "embedded" and all(one is None for one in asked) and on_cpu():
+        settings = device, device_map, dtype, quantization_config, attn
+        if label == "embedded" and all(value is None for value in settings) and on_cpu():
             model = load_embedded()
         else:
             model = load_model(
@@ -117,7 +117,7 @@ def load(
 
 
 def _ready(model: Any, processor: Any, device: Any, dtype: Any, attn: str | None) -> Any:
-    """A model that is in memory already, changed as far as that is asked for."""
+    """Return a model that is in memory already, with the settings applied."""
     model = unwrapped(model)
     check_supported(model)
     if processor is None:

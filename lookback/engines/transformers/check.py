@@ -222,7 +222,7 @@ class _Checker:
         return self.optional(Conversation.from_messages([{"role": "user", "content": parts}]))
 
     def optional(self, conversation: Conversation) -> dict[str, float]:
-        """As `given`, of a conversation that a model's processor or template need not take."""
+        """As `given`, for a conversation that a processor or template may refuse."""
         try:
             self.engine._inputs(conversation)
         except Exception as error:  # whatever a processor raises: nothing was computed yet
@@ -234,7 +234,7 @@ class _Checker:
         return {"log_prob": _difference(disturbed, plain)}
 
     def _loop(self, calls: bool) -> NDArray[Any]:
-        """log p of a few tokens by a plain loop over the model, as anybody writes it."""
+        """Return log p of a few tokens by a plain loop over the model."""
         inputs, _ = self.engine._inputs(self.asked)
         found, ids = [], [7, 8, 9, 10]
         with torch.no_grad():
@@ -253,7 +253,7 @@ class _Checker:
     # The reference.
 
     def compare(self, conversation: Conversation, found: Sequence[Candidate]) -> dict[str, float]:
-        """The largest difference of each signal over some candidates."""
+        """Return the largest difference of each signal over some candidates."""
         inputs, source = self.prompt(conversation)
         theirs = [
             reference
@@ -272,7 +272,7 @@ class _Checker:
         }
 
     def prompt(self, conversation: Conversation) -> tuple[dict[str, Any], torch.Tensor]:
-        """What the model takes, and which of its tokens are the source, (1, P)."""
+        """Return the model's inputs, and which of its tokens are the source, (1, P)."""
         inputs, _ = self.engine._inputs(conversation)
         ids = inputs["input_ids"][0].tolist()
         return inputs, source_mask(self.engine._prompter, conversation, ids)[None]
@@ -280,15 +280,15 @@ class _Checker:
     def reference(
         self, inputs: dict[str, Any], sources: torch.Tensor, responses: Sequence[Sequence[int]]
     ) -> list[dict[str, NDArray[Any]]]:
-        """The signals of responses, one per prompt, from the model's own generate."""
+        """Return the signals of responses, one per prompt, from the model's own generate."""
         with self.engine._lock:
             return slow_signals(self.model, inputs, sources, responses)
 
     # Speed.
 
     def _speed(self, n: int = 4, steps: int = 16) -> tuple[dict[str, float], int]:
-        """Tokens per second of a small draw, with the tap and without it (the best of three), and
-        the most memory that one takes."""
+        """Return tokens per second of a small sample, with the tap and without it (the best of
+        three), and its peak memory."""
         inputs, mask = self.engine._inputs(self.asked)
 
         def draw(decoder: Decoder, prefix: Prefix) -> None:
@@ -314,16 +314,16 @@ class _Checker:
 
 
 class _NotApplicable(Exception):
-    """A check that this model cannot be put to."""
+    """A check that does not apply to this model."""
 
 
 def picture(number: int = 0) -> Image.Image:
-    """A drawing that every installation has; another number, another drawing."""
+    """Draw one of two test pictures."""
     image = Image.new("RGB", (336, 224), (180 - 60 * number, 200, 230))
     pen = ImageDraw.Draw(image)
     pen.ellipse((60 + 90 * number, 40, 160 + 90 * number, 140), fill=(200, 40 + 90 * number, 40))
     pen.rectangle((200 - 120 * number, 120, 300 - 120 * number, 200), fill=(40, 120, 60))
-    # Of another shape, too: a model may keep what it knows of one picture's size for the next.
+    # Of another shape, too: a model may keep state of one picture's size for the next.
     return image if number == 0 else image.resize((200, 420))
 
 
@@ -351,7 +351,7 @@ def _seeded() -> Iterator[None]:
 
 
 def _difference(ours: Any, theirs: Any) -> float:
-    """The largest, relative to numbers above 1."""
+    """Return the largest difference, relative where above 1."""
     a, b = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
     if a.shape != b.shape:
         return float("inf")
@@ -361,9 +361,9 @@ def _difference(ours: Any, theirs: Any) -> float:
 def slow_signals(
     model: Any, inputs: dict[str, Any], sources: torch.Tensor, responses: Sequence[Sequence[int]]
 ) -> list[dict[str, NDArray[Any]]]:
-    """The signals of responses, one per prompt, each made to be written by `model.generate`.
+    """Return the signals of responses, one per prompt, and A_t by layer, by forced decoding.
 
-    And A_t by layer.
+    `model.generate` writes the responses with eager attention and returns its attention maps.
 
     Args:
         model: the model.
@@ -417,12 +417,11 @@ def slow_signals(
 
 
 def _nothing() -> dict[str, NDArray[Any]]:
-    """The signals of an empty response."""
     return {name: np.empty(0) for name in SIGNALS}
 
 
 def _from_logits(logits: torch.Tensor, ids: Sequence[int]) -> dict[str, NDArray[Any]]:
-    """log p, self-certainty and entropy of each token, from (T, V), in float64."""
+    """Return log p, self-certainty and entropy of each token, from (T, V), in float64."""
     log_p = logits.double().cpu().log_softmax(-1)
     return {
         "log_prob": log_p.gather(-1, torch.tensor(list(ids))[:, None])[:, 0].numpy(),
@@ -432,7 +431,7 @@ def _from_logits(logits: torch.Tensor, ids: Sequence[int]) -> dict[str, NDArray[
 
 
 def _shares(maps: Sequence[Any], source: torch.Tensor, positions: int) -> list[torch.Tensor]:
-    """The heads' shares (H,) of one step in each layer, from its map (H, R, K), the last row."""
+    """Return the heads' shares (H,) of one step in each layer, from its map (H, R, K)."""
     shares = []
     for attention in maps:
         if attention is None:  # a layer that does not attend
@@ -440,14 +439,14 @@ def _shares(maps: Sequence[Any], source: torch.Tensor, positions: int) -> list[t
         row = attention[:, -1].double().cpu()  # (H, K)
         columns = torch.zeros(positions, dtype=torch.bool)
         columns[: len(source)] = source.cpu()
-        # A layer with a window holds the newest keys alone.
+        # A layer with a window has the newest keys only.
         shares.append(row[:, columns[positions - row.shape[1] :]].sum(-1))
     return shares
 
 
 @contextmanager
 def _eager(model: Any) -> Iterator[None]:
-    """The decoder with eager attention, which returns its maps."""
+    """Use eager attention in the decoder, which returns its maps."""
     configs = decoder_configs(model)
     before = [attention_name(config) for config in configs]
     for config in configs:
@@ -460,12 +459,9 @@ def _eager(model: Any) -> Iterator[None]:
 
 
 class PeakMemory(TorchDispatchMode):
-    """Adds up the tensors that operations inside the block make, for as long as they are alive.
+    """Counts the bytes of tensors that operations inside the block make while they are alive.
 
-    What a kernel needs for itself, and gives back before it returns, is not seen.
-
-    Attributes:
-        peak: bytes.
+    Scratch memory of a kernel, freed before it returns, is not counted. `peak`: in bytes.
     """
 
     def __init__(self) -> None:
@@ -477,12 +473,11 @@ class PeakMemory(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run the operation, and count what is new."""
-        given = {_storage(one) for one in tree_iter((args, kwargs)) if isinstance(one, Tensor)}
+        inputs = {_storage(leaf) for leaf in tree_iter((args, kwargs)) if isinstance(leaf, Tensor)}
         out = func(*args, **(kwargs or {}))
-        for one in tree_iter(out):
-            if isinstance(one, Tensor) and _storage(one) not in given:
-                self._count(one)
+        for leaf in tree_iter(out):
+            if isinstance(leaf, Tensor) and _storage(leaf) not in inputs:
+                self._count(leaf)
         return out
 
     def _count(self, tensor: Tensor) -> None:

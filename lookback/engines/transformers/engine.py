@@ -20,7 +20,7 @@ from lookback.engines.common.continuations import (
     response_ids,
     with_end,
 )
-from lookback.engines.common.fair_lock import turns_of
+from lookback.engines.common.fair_lock import lock_for
 from lookback.engines.common.model_files import fingerprint
 from lookback.engines.common.options import Progress, Wish, check_responses, check_top, draw_of
 from lookback.engines.common.prompts import Prompter
@@ -88,7 +88,7 @@ class TransformersEngine(Engine):
         self._prompter.check_can_ask()
         self._prompter.check_fits(model)
         self.end_tokens = end_token_ids(model)
-        self._lock = turns_of(model)
+        self._lock = lock_for(model)
         self._prefixes: Prefixes | None = None
 
     def __repr__(self) -> str:

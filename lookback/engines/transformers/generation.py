@@ -1,8 +1,8 @@
-"""What one call of somebody's `generate` does, pass by pass.
+"""One recorded call of the user's `generate`, pass by pass.
 
-Each pass gives the logits and A_t of the next token, and the pass after it tells which token was
-chosen. A pass is known by its place in the context: a piece of the prompt, or one token more than
-was known. Anything else is refused, for whose numbers would these be?
+Each pass gives the logits and A_t of the next token; the pass after it shows which token was
+chosen. A pass is identified by its place in the context: a piece of the prompt, or one more token.
+Anything else is refused: its signals could not be assigned to a token.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ FINISH = {0: "length", LENGTH: "length", STOP: "stop", END: "end"}
 
 
 class Endings(StoppingCriteriaList):
-    """The stopping criteria of one call of generate, which remember when and why each row ended.
+    """The stopping criteria of one call of generate, which record when and why each row ended.
 
-    Token ids do not tell: a row that has ended is filled up with ids that the model may also write.
+    Token ids do not show it: a row that has ended is padded with ids that the model may also write.
     """
 
     def __init__(self, criteria: Iterable[Any]) -> None:
@@ -47,22 +47,19 @@ class Endings(StoppingCriteriaList):
     def of_rows(self, steps: int) -> list[tuple[int, str]] | None:
         """Return the length of each row's response and why it ended, or None if it is not known.
 
-        An end token is not part of the response.
-
-        Args:
-            steps: how many tokens generate returned per row.
+        An end token is not part of the response. `steps`: how many tokens generate returned.
         """
         if len(self._reasons) < steps:
-            return None  # a loop of its own, which does not ask its criteria after each token
-        found = []
+            return None  # a custom loop, which does not check its criteria after each token
+        ends = []
         for row in torch.stack(self._reasons[:steps], 1).tolist():
             last = next((t for t, reason in enumerate(row) if reason), steps - 1)
-            found.append((last + (row[last] != END), FINISH[row[last]]))
-        return found
+            ends.append((last + (row[last] != END), FINISH[row[last]]))
+        return ends
 
 
 def _reason(criterion: Any) -> int:
-    if hasattr(criterion, "eos_token_id"):  # as generate itself tells
+    if hasattr(criterion, "eos_token_id"):  # as generate itself recognises it
         return END
     return LENGTH if isinstance(criterion, (MaxLengthCriteria, MaxTimeCriteria)) else STOP
 
@@ -71,16 +68,16 @@ class Generation(LastRow):
     """Reads the passes of one call of generate; keeps a few numbers per token and row.
 
     Args:
-        given: (B / returned, P), the ids generate was given, if any.
+        given: (B / returned, P), the ids that generate was given, if any.
         returned: how many sequences it returns per prompt.
-        vision: the ids of the placeholders that count as vision, in the prompt.
-        layers: how many layers the model's decoder attends in.
-        padding: (B / returned, P), 0 where a prompt is padded, if that was given.
-        owner: whose it is.
+        vision: the ids of vision placeholders in the prompt.
+        layers: attention layers of the model's decoder.
+        padding: (B / returned, P), 0 where a prompt is padded, if given.
+        owner: the recorder.
         by_layer: keep A_t in each layer too.
 
     Attributes:
-        endings: its stopping criteria, once it has made them.
+        endings: its stopping criteria, once they are made.
     """
 
     def __init__(
@@ -110,20 +107,19 @@ class Generation(LastRow):
         self._cache: Any = None
         self._fed = 0  # positions that the passes so far have covered
         self._reading = False
-        self.watched = False  # a compiled pass is at work, which the hooks are to leave alone
+        self.in_compiled_pass = False  # its hooks run around it
         self._lookback: list[Tensor] = []  # (1, B) per prediction, or (1 + L, B)
         self._tokens: list[Tensor] = []  # (B,) per prediction but the newest
         self._stats: list[Tensor] = []  # (3, B) per prediction but the newest
         self._logits: Tensor | None = None  # (B, V), of the newest prediction
 
     def attend(self, call: Call) -> tuple[Tensor, Tensor | None]:
-        """Reads the passes that belong to this call; what runs in between is left alone."""
         return super().attend(call) if self._reading else call.run()
 
     def before(
         self, ids: Tensor | None, cache: Any, mask: Any = None, *, pixels: bool = True
     ) -> None:
-        """A pass of the model begins, with this attention mask, and with pixels or without.
+        """Note that a pass of the model begins.
 
         Raises:
             ValueError: it is neither a piece of the prompt nor one token more, or it has vision
@@ -131,7 +127,7 @@ class Generation(LastRow):
             UnsupportedModelError: its cache is of a kind whose keys have no known positions.
         """
         if self._cache is not None and cache is not self._cache:
-            return  # another pass on the same model, e.g. of a logits processor for guidance
+            return  # another pass of the same model, e.g. of a logits processor for guidance
         if ids is None:
             raise ValueError("cannot record a pass on inputs_embeds: the vision tokens have no ids")
         check_cache(cache)
@@ -140,7 +136,7 @@ class Generation(LastRow):
         if self.prompt is None:
             self.prompt = self._whole_prompt(ids, past)
             if self.padding is None and isinstance(mask, Tensor) and mask.ndim == 2:
-                self.padding = mask[:: self.returned]  # generate found it by itself
+                self.padding = mask[:: self.returned]  # made by generate
             self._seen = torch.isin(self.prompt, torch.tensor(self.vision, device=ids.device))
         self._place(self.prompt, ids, past)
         if not pixels and self._seen[:, past : past + ids.shape[1]].any():
@@ -158,7 +154,7 @@ class Generation(LastRow):
         self._reading = True
 
     def after(self, output: Any) -> None:
-        """That pass ended: take the prediction of its last row, if it is past the prompt's end."""
+        """Note that it ended; keep the prediction of its last row, if the prompt is complete."""
         if not self._reading:
             return
         self._reading = False
@@ -172,7 +168,7 @@ class Generation(LastRow):
             self._lookback.append(lookback)
 
     def finish(self, out: Any) -> bool:
-        """Generate returned: whether the passes add up to what it returned."""
+        """Note that generate returned; whether the passes add up to what it returned."""
         sequences = getattr(out, "sequences", out)
         if self.prompt is None or not isinstance(sequences, Tensor) or sequences.ndim != 2:
             return False
@@ -195,13 +191,12 @@ class Generation(LastRow):
         return True
 
     def returned_these(self, sequences: Any) -> bool:
-        """Whether these are the token ids that this call returned."""
         if self._ids is None or not isinstance(sequences, Tensor):
             return False
         return torch.equal(sequences.cpu(), self._ids)
 
     def prompt_ids(self, prompt: int) -> list[int]:
-        """One prompt's ids, without its padding."""
+        """Return one prompt's ids, without its padding."""
         assert self.prompt is not None
         own = self.prompt[prompt * self.returned]
         if self.padding is not None and self.padding.shape[1:] == own.shape:
@@ -228,7 +223,7 @@ class Generation(LastRow):
         return [(row, new[row, : ends[row][0]].tolist(), ends[row][1]) for row in rows]
 
     def _whole_prompt(self, ids: Tensor, past: int) -> Tensor:
-        """The ids of the whole prompt, (B, P), of which the first pass brings some."""
+        """Return the ids of the whole prompt, (B, P), from the first pass."""
         if self.given is None and not past:
             return ids.clone()
         whole = ids[:, :0] if self.given is None else self.given.to(ids.device)
@@ -244,7 +239,7 @@ class Generation(LastRow):
         raise ValueError(f"{CANNOT}the model is given other tokens than generate was")
 
     def _place(self, prompt: Tensor, ids: Tensor, past: int) -> None:
-        """Find a pass's place in the context, and so the token that was chosen before it."""
+        """Check a pass's place in the context, and keep the token that was chosen before it."""
         end, known = past + ids.shape[1], prompt.shape[1] + len(self._tokens)
         chosen = end > prompt.shape[1]  # its last token is new
         predicted = len(self._lookback) > len(self._tokens)
@@ -260,12 +255,11 @@ class Generation(LastRow):
             self._choose(ids[:, -1])
 
     def _known(self) -> Tensor:
-        """Prompt and chosen tokens, (B, P + t)."""
         assert self.prompt is not None
         return torch.cat([self.prompt, *(token[:, None] for token in self._tokens)], 1)
 
     def _choose(self, token: Tensor) -> None:
-        """The newest prediction was followed by this token, (B,)."""
+        """Keep the token that followed the newest prediction, (B,)."""
         assert self.prompt is not None
         assert self._logits is not None
         self._tokens.append(token.to(self.prompt.device))
@@ -273,13 +267,10 @@ class Generation(LastRow):
 
 
 def check_cache(cache: Any) -> None:
-    """Check that a cache hands over its keys in an order that is known.
+    """Raise UnsupportedModelError if the order of a cache's keys is not known.
 
     A layer that is shorter than the context must hold the newest positions, any other all of them
-    from the first on. A model's own kind of layer may keep others: by its type alone one can tell.
-
-    Raises:
-        UnsupportedModelError: it is of another kind.
+    from the first on. A model's own kind of layer may keep others, so types are compared.
     """
     if cache is None:
         return

@@ -1,4 +1,4 @@
-"""From a name to a model in memory: where it is, where it goes, and one at a time."""
+"""Load a model by name: its device and data type, and the embedded model."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ from lookback.engines.common.model_files import LOADING, explaining, find_folder
 from lookback.errors import first_line
 
 STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
-"""What a device_map may say instead of a device."""
-
-
+"""Values of device_map that are not devices."""
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-"""What weights can be loaded as; smaller ones need a quantization_config."""
+"""Data types of weights; smaller ones need a quantization_config."""
 
 
 def load_model(
@@ -37,12 +35,12 @@ def load_model(
     quantization_config: Any = None,
     **options: Any,
 ) -> PreTrainedModel:
-    """The model of a folder or hub id, on its device.
+    """Return the model of a folder or hub id, on its device.
 
     Args:
-        name: of a folder or hub id.
-        device: where to; by default a GPU if there is one.
-        device_map: instead: as from_pretrained takes it.
+        name: a folder or hub id.
+        device: by default a GPU if there is one.
+        device_map: instead of a device, as from_pretrained takes it.
         dtype: of the weights; by default the checkpoint's own on a GPU, float32 on a CPU.
         quantization_config: as from_pretrained takes it. Such weights are made on their device, as
             most of them cannot be moved.
@@ -82,12 +80,9 @@ def load_model(
 
 
 def _refuse_other_kinds(name: str, options: Mapping[str, Any]) -> None:
-    """Say in one line that a model which could not be loaded is of another kind, if it is.
+    """Raise UnsupportedModelError if a model that could not be loaded is not for images and text.
 
-    The library's own message is a list of all kinds that there are.
-
-    Raises:
-        UnsupportedModelError: it is.
+    The library's own message is a list of all kinds of models.
     """
     hub = ("revision", "trust_remote_code", "local_files_only")
     try:
@@ -95,7 +90,7 @@ def _refuse_other_kinds(name: str, options: Mapping[str, Any]) -> None:
             find_folder(name), **{key: options[key] for key in hub if key in options}
         )
     except Exception:
-        return  # what was raised first says what is wrong
+        return  # the first error says what is wrong
     own_code = AutoModelForImageTextToText.__name__ in (getattr(config, "auto_map", None) or {})
     if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING and not own_code:
         raise UnsupportedModelError(
@@ -105,9 +100,7 @@ def _refuse_other_kinds(name: str, options: Mapping[str, Any]) -> None:
 
 
 def load_embedded() -> PreTrainedModel:
-    """The embedded model on the CPU, in float32: what `load_model` gives, without its machinery.
-
-    That would make the model twice, once without memory, which needs torch's compiler.
+    """Return the embedded model on the CPU, in float32: as `load_model` does, and faster.
 
     Raises:
         ValueError: the weights are not those of this model.
@@ -129,17 +122,13 @@ def load_embedded() -> PreTrainedModel:
 
 
 def _plain_name(name: str) -> str:
-    """A weight's name without the wrappers that releases of transformers put around models."""
+    """Return a weight's name without the wrappers, which differ between transformers' releases."""
     wrappers = ("model", "language_model", "vision_model")
     return ".".join(part for part in name.split(".") if part not in wrappers)
 
 
 def as_device(device: Any) -> torch.device:
-    """A device by its name or number.
-
-    Raises:
-        ValueError: there is no such kind.
-    """
+    """Return a device by its name or number; raise ValueError if there is no such kind."""
     try:
         return torch.device(device)
     except (RuntimeError, TypeError) as error:
@@ -148,11 +137,7 @@ def as_device(device: Any) -> torch.device:
 
 
 def check_usable(device: torch.device) -> None:
-    """Try a device: its name may be right and the device not there, or of a kind without numbers.
-
-    Raises:
-        ValueError: it cannot be used.
-    """
+    """Raise ValueError if a device cannot be used: it may be missing, or "meta"."""
     try:
         torch.zeros(1).to(device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -163,38 +148,30 @@ def check_usable(device: torch.device) -> None:
 
 
 def as_dtype(dtype: Any) -> torch.dtype | str | None:
-    """A dtype by its name; "auto" and None as they are.
-
-    Raises:
-        ValueError: there is no such dtype.
-    """
+    """Return a dtype by its name, "auto" and None as they are; raise ValueError if unknown."""
     if dtype is None or dtype == "auto":
         return dtype
-    found = getattr(torch, str(dtype).removeprefix("torch."), None)
-    if found not in DTYPES:
+    chosen = getattr(torch, str(dtype).removeprefix("torch."), None)
+    if chosen not in DTYPES:
         raise ValueError(f"dtype = {dtype!r}: write float32, bfloat16, float16 or auto")
-    return found
+    return chosen
 
 
 def move(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
-    """The model on a device.
-
-    Raises:
-        ValueError: the device cannot be used.
-    """
+    """Return the model on a device; raise ValueError if the device cannot be used."""
     check_usable(device)
     moved: PreTrainedModel = model.to(device)
     return moved
 
 
 def _target(device: Any, device_map: Any) -> torch.device:
-    """Where a model will be, or most of it."""
-    for given in (device, device_map):
-        if given is not None and not isinstance(given, dict) and given not in STRATEGIES:
-            return as_device(given)
+    """Return the device of a model, or of most of it."""
+    for place in (device, device_map):
+        if place is not None and not isinstance(place, dict) and place not in STRATEGIES:
+            return as_device(place)
     return torch.device("cpu" if on_cpu() else "cuda")
 
 
 def on_cpu() -> bool:
-    """Whether a model goes to the CPU unless somebody says otherwise."""
+    """Whether models go to the CPU by default."""
     return not torch.cuda.is_available()

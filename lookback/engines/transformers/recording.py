@@ -1,10 +1,9 @@
-"""`lookback.record(model)`: signals from somebody else's own `model.generate(...)`.
+"""`lookback.record(model)`: signals of the user's own calls of `model.generate(...)`.
 
-Inside the block `model.generate` is ours, and two hooks watch the model's passes. Each call of
-generate has a `Generation` of its own, which is the reader of the thread that runs it, and for its
-time the tap stands in front of the model's attention: calls in several threads do not meet, and
-passes that are no part of a call (an engine's, somebody's own) are left alone. All passes over the
-model take turns (`state.share`).
+Inside the block `model.generate` is patched, and two hooks see the model's passes. Each call of
+generate has a `Generation` of its own, which is the reader of the thread that runs it, and the tap
+is on for that time: calls in several threads do not mix, and passes that are no part of a call (an
+engine's, the user's own) are left alone. All passes over the model take turns (`session.shared`).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -48,7 +47,7 @@ from lookback.engines.transformers.support import (
 from lookback.families import family_of, video_token_id
 from lookback.signals import Candidates
 
-_RECORDED: set[int] = set()  # ids of the models that a block is open for
+_RECORDED: set[int] = set()  # ids of the models with an open block
 _RECORDED_LOCK = threading.Lock()
 survive_forks(_RECORDED_LOCK)
 
@@ -76,16 +75,15 @@ def record(model: Any, processor: Any = None, *, by_layer: bool = False) -> Iter
     if isinstance(model, TransformersEngine):
         model, processor = model.model, processor or model.processor
     model = unwrapped(model)
-    with _alone(model):
+    with _exclusive(model):
         recorder = Recorder(model, processor, by_layer=by_layer)
         suggest_check(model, model.name_or_path or "MODEL")
-        ours = {"generate": recorder._generate, "init_continuous_batching": _refuse_batching}
-        with recorder._watching(), _replaced(model, ours):
+        with recorder._hooks_installed(), recorder._patched_generate():
             yield recorder
 
 
 @contextmanager
-def _alone(model: PreTrainedModel) -> Iterator[None]:
+def _exclusive(model: PreTrainedModel) -> Iterator[None]:
     with _RECORDED_LOCK:
         if id(model) in _RECORDED:
             raise RuntimeError(
@@ -99,17 +97,17 @@ def _alone(model: PreTrainedModel) -> Iterator[None]:
 
 
 @contextmanager
-def _replaced(model: PreTrainedModel, ours: dict[str, Any]) -> Iterator[None]:
-    """Put functions in the place of the model's own; then what was there, unless it was changed."""
-    before = {name: model.__dict__.get(name) for name in ours}
-    for name, function in ours.items():
+def _patched(model: PreTrainedModel, methods: dict[str, Any]) -> Iterator[None]:
+    """Replace methods of a model; afterwards restore those that were not replaced again."""
+    before = {name: model.__dict__.get(name) for name in methods}
+    for name, function in methods.items():
         setattr(model, name, function)
     try:
         yield
     finally:
-        for name, function in ours.items():
+        for name, function in methods.items():
             if model.__dict__.get(name) is not function:
-                continue  # somebody put theirs around ours: it goes on to the model's own
+                continue  # the user has wrapped ours: it still calls the model's own
             if before[name] is None:
                 delattr(model, name)
             else:
@@ -135,19 +133,19 @@ class Recorder:
         self._plain_criteria = getattr(model, STOPPING_CRITERIA)
         self._generations: list[Generation] = []
         self._lock = threading.Lock()
-        self._users = 0  # the block, and each call of generate at work
+        self._users = 0  # the block, and each running call of generate
         self._undo = ExitStack()
 
     def candidates(
         self, out: Any = None, prompt: int | None = None, *, source: str | None = None
     ) -> Candidates:
-        """The candidates in what a recorded `generate` returned.
+        """Return the candidates of a recorded call of `generate`.
 
         Args:
-            out: the return value of generate: token ids, or the dict it gives if asked to. By
+            out: the return value of generate: token ids, or the dict it returns if told to. By
                 default that of the call that ended last (in a thread the value is often lost).
             prompt: which prompt's candidates, if generate was given several.
-            source: "none" for a prompt without vision tokens: A_t is 0 then, and that is meant.
+            source: "none" for a prompt without vision tokens: A_t is then 0.
 
         Raises:
             ValueError: this is not what a recorded generate returned.
@@ -162,18 +160,18 @@ class Recorder:
             raise ValueError(f"generate was given {prompts} prompts: say which, candidates(out, 0)")
         if not 0 <= (prompt or 0) < prompts:
             raise IndexError(f"prompt {prompt}: there are {prompts}")
-        found = self._candidates(generation, prompt or 0)
-        if source is None and not np.isin(found.prompt_ids, self._media).any():
+        candidates = self._candidates(generation, prompt or 0)
+        if source is None and not np.isin(candidates.prompt_ids, self._media).any():
             raise SourceError(NOTHING_THERE)
-        return replace(found, source=source)
+        return replace(candidates, source=source)
 
     def _find(self, out: Any) -> Generation:
-        """The call that returned this: the very object, or the only one with these tokens."""
+        """Return the call that returned this very object, or the only one with these tokens."""
         if out is None and self._generations:
             return self._generations[-1]
         sequences = getattr(out, "sequences", out)
-        matching = [one for one in self._generations if one.returned_these(sequences)]
-        same = [one for one in matching if one.sequences is sequences]
+        matching = [call for call in self._generations if call.returned_these(sequences)]
+        same = [call for call in matching if call.sequences is sequences]
         if same or len(matching) == 1:
             return (same or matching)[-1]
         if matching:
@@ -194,8 +192,8 @@ class Recorder:
         prompter = self._prompter()
         items = []
         for i, (row, ids, finish) in enumerate(generation.responses(prompt)):
-            found = Continuation.of(ids, signals[..., row], finish)
-            items.append(make_candidate(prompter, prompt_ids, i, found))
+            response = Continuation.of(ids, signals[..., row], finish)
+            items.append(make_candidate(prompter, prompt_ids, i, response))
         words = [token for token in prompt_ids if token not in self._media]
         return Candidates(
             tuple(items),
@@ -213,14 +211,18 @@ class Recorder:
         family = family_of(self.model.config)
         return Prompter(self.processor, family, self._image_token, self._video_token)
 
+    def _patched_generate(self) -> AbstractContextManager[None]:
+        methods = {"generate": self._generate, "init_continuous_batching": _refuse_batching}
+        return _patched(self.model, methods)
+
     @contextmanager
-    def _watching(self) -> Iterator[None]:
-        """Hooks are on the model; the last to leave takes them off."""
+    def _hooks_installed(self) -> Iterator[None]:
+        """Install hooks on the model; the last block to end removes them."""
         with shared(self.model):
             with self._lock:
                 self._users += 1
                 if self._users == 1:
-                    self._watch()
+                    self._install_hooks()
             try:
                 yield
             finally:
@@ -229,26 +231,26 @@ class Recorder:
                     if self._users == 0:
                         self._undo.close()
 
-    def _watch(self) -> None:
+    def _install_hooks(self) -> None:
         hook = self.model.register_forward_pre_hook(self._before, with_kwargs=True)
         self._undo.callback(hook.remove)
         self._undo.callback(self.model.register_forward_hook(self._after).remove)
-        self._undo.enter_context(around_compiled_call(self.model, self._watched))
-        ours = {
+        self._undo.enter_context(around_compiled_call(self.model, self._with_hooks))
+        methods = {
             "get_compiled_call": self._compiled_call,
             STOPPING_CRITERIA: self._stopping_criteria,
         }
-        self._undo.enter_context(_replaced(self.model, ours))
+        self._undo.enter_context(_patched(self.model, methods))
 
     def _generate(self, *args: Any, **kwargs: Any) -> Any:
-        """Stands in for model.generate: refuses what cannot be recorded, reads the rest."""
+        """Replaces model.generate: refuse what cannot be recorded, record the rest."""
         engine = not isinstance(current_reader(), Generation | None)
-        if engine or not self._users:  # or somebody kept ours beyond the block
+        if engine or not self._users:  # or the user kept this method after the block
             return self._plain(*args, **kwargs)
         generation = self._generation(_by_name(self._plain, args, kwargs))
-        # The tap is put on for each call: somebody may set another attention between two.
+        # The tap is put on for each call: another attention may be set between two.
         with (
-            self._watching(),
+            self._hooks_installed(),
             tapped(decoder_configs(self.model)),
             reading(generation),
             calling(self.model, generation),
@@ -258,14 +260,14 @@ class Recorder:
             self._generations.append(generation)
         return out
 
-    def _generation(self, given: dict[str, Any]) -> Generation:
-        """What a call with these arguments will do.
+    def _generation(self, arguments: dict[str, Any]) -> Generation:
+        """Return the reader of a call with these arguments.
 
         Raises:
             ValueError: it cannot be recorded.
         """
         check_evaluating(self.model)
-        named = dict(given)
+        named = dict(arguments)
         config = named.pop("generation_config", None)
         assistant = named.pop("assistant_model", None)
         settings = generation_settings(self.model, config, named)
@@ -280,7 +282,8 @@ class Recorder:
             )
         if settings.cache_implementation == "paged":
             _refuse_batching()
-        ids, padding = given.get("input_ids", given.get("inputs")), given.get("attention_mask")
+        ids = arguments.get("input_ids", arguments.get("inputs"))
+        padding = arguments.get("attention_mask")
         return Generation(
             ids if isinstance(ids, Tensor) else None,
             settings.num_return_sequences or 1,
@@ -291,51 +294,50 @@ class Recorder:
             by_layer=self.by_layer,
         )
 
-    def _own(self) -> Generation | None:
-        """The call of generate at work in this thread, if it is one of ours."""
+    def _current(self) -> Generation | None:
+        """Return the recorded call of generate that runs in this thread, if any."""
         reader = current_reader()
         return reader if isinstance(reader, Generation) and reader.owner is self else None
 
     def _compiled_call(self, config: Any) -> Any:
-        """Stands in for model.get_compiled_call, by which generate compiles its passes."""
+        """Replaces model.get_compiled_call, by which generate compiles its passes."""
         call = self._plain_compiled_call(config)
-        return call if call == self.model.__call__ else self._watched(call)
+        return call if call == self.model.__call__ else self._with_hooks(call)
 
     def _stopping_criteria(self, *args: Any, **kwargs: Any) -> Any:
-        """Stands in for the method that makes a call's stopping criteria."""
+        """Replaces the method that makes a call's stopping criteria."""
         criteria = self._plain_criteria(*args, **kwargs)
-        generation = self._own()
+        generation = self._current()
         if generation is None or generation.endings is not None:  # of a call inside this one
             return criteria
         generation.endings = Endings(criteria)
         return generation.endings
 
-    def _watched(self, call: Any) -> Any:
-        """A compiled pass, hooks and all: they are no part of its graph, and come before and after
-        it instead."""
+    def _with_hooks(self, call: Any) -> Any:
+        """Wrap a compiled pass: the hooks are no part of its graph, so they run around it."""
 
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            generation = self._own()
-            if generation is None or generation.watched:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            generation = self._current()
+            if generation is None or generation.in_compiled_pass:
                 return call(*args, **kwargs)
             self._before(self.model, args, kwargs)
-            generation.watched = True
+            generation.in_compiled_pass = True
             try:
                 with step(self.model):
                     out = call(*args, **kwargs)
             finally:
-                generation.watched = False
+                generation.in_compiled_pass = False
             self._after(self.model, args, out)
             return out
 
-        return watched
+        return wrapped
 
     def _before(self, model: Any, args: Any, kwargs: dict[str, Any] | None = None) -> None:
         if torch.compiler.is_compiling():
             return
-        generation = self._own()
-        # Without kwargs: a pass of another thread that met the hook while it came or went.
-        if generation is not None and kwargs is not None and not generation.watched:
+        generation = self._current()
+        # Without kwargs: a pass of another thread while the hook was installed or removed.
+        if generation is not None and kwargs is not None and not generation.in_compiled_pass:
             ids = kwargs.get("input_ids", args[0] if args else None)
             cache = kwargs.get("past_key_values")
             generation.before(ids, cache, kwargs.get("attention_mask"), pixels=_has_pixels(kwargs))
@@ -343,14 +345,14 @@ class Recorder:
     def _after(self, model: Any, args: Any, output: Any) -> None:
         if torch.compiler.is_compiling():
             return
-        generation = self._own()
-        if generation is not None and not generation.watched:
+        generation = self._current()
+        if generation is not None and not generation.in_compiled_pass:
             generation.after(output)
 
 
 def _has_pixels(inputs: dict[str, Any]) -> bool:
-    """Whether a pass is given pixels, or features of an image: whatever a model calls them, ids,
-    masks and sizes are whole numbers."""
+    """Whether a pass has pixels or image features, whatever they are called: ids, masks and sizes
+    are integers."""
     others = {name: value for name, value in inputs.items() if name != "past_key_values"}
     return any(
         isinstance(one, Tensor) and (one.is_floating_point() or one.dtype == torch.uint8)
@@ -359,15 +361,15 @@ def _has_pixels(inputs: dict[str, Any]) -> bool:
 
 
 def _by_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """A call's arguments by name, also those given by position."""
+    """Return all arguments of a call by name."""
     signature = inspect.signature(function)
-    found = dict(signature.bind(*args, **kwargs).arguments)
+    named = dict(signature.bind(*args, **kwargs).arguments)
     for parameter in signature.parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
-            found |= found.pop(parameter.name, {})
-        if parameter.kind is parameter.VAR_POSITIONAL and found.pop(parameter.name, ()):
+            named |= named.pop(parameter.name, {})
+        if parameter.kind is parameter.VAR_POSITIONAL and named.pop(parameter.name, ()):
             raise ValueError("to record this model's generate, give its arguments by name")
-    return found
+    return named
 
 
 def _refuse_batching(*args: Any, **kwargs: Any) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What is asked of a model once, when it is taken in: can it be read, where, and which is it?"""
+"""Checks of a model when it is loaded: whether its attention can be read, and in which layers."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 
 def text_config(model: PreTrainedModel) -> PretrainedConfig:
-    """The config of the model's text decoder."""
+    """Return the config of the model's text decoder."""
     return model.config.get_text_config(decoder=True)
 
 
 def decoder_configs(model: PreTrainedModel) -> list[PretrainedConfig]:
-    """Every config object that the decoder's modules read (a model may hold several copies)."""
+    """Return every config object that the decoder's modules read (there may be several copies)."""
     text = text_config(model)
-    found: dict[int, PretrainedConfig] = {id(text): text}
+    configs: dict[int, PretrainedConfig] = {id(text): text}
     for module in model.modules():
         config = getattr(module, "config", None)
         if type(config) is type(text):
-            found[id(config)] = config
-    return list(found.values())
+            configs[id(config)] = config
+    return list(configs.values())
 
 
 def attention_layers(model: PreTrainedModel) -> int:
-    """In how many layers the decoder attends.
+    """Return the number of the decoder's attention layers, hybrid ones included.
 
-    Layers of linear attention or convolution do not; hybrid ones do both.
+    Layers of linear attention or convolution do not count.
     """
     config = text_config(model)
     kinds = getattr(config, "layer_types", None)
@@ -60,7 +60,7 @@ def check_attention(name: str | None) -> None:
 
 
 def check_evaluating(model: PreTrainedModel) -> None:
-    """Raise ValueError if the model, or a part of it, is in training mode: dropout changes it."""
+    """Raise ValueError if the model, or a part of it, is in training mode, with dropout."""
     for name, module in model.named_modules():
         if module.training:
             part = f" ({name})" if name else ""
@@ -68,12 +68,12 @@ def check_evaluating(model: PreTrainedModel) -> None:
 
 
 def check_supported(model: Any) -> int:
-    """The id of the model's image token, if the model can be tapped.
+    """Return the id of the model's image token, if the model's attention can be read.
 
     Raises:
         TypeError: this is no transformers model.
-        UnsupportedModelError: its image does not enter the decoder's own context, it cannot be
-            sent on after a prompt, or it has no weights.
+        UnsupportedModelError: its image does not enter the decoder's own context, it does not
+            generate from a cache, or it has no weights.
     """
     if not isinstance(model, PreTrainedModel):
         raise TypeError(f"expected a transformers model, got {type(model).__name__}")
@@ -111,26 +111,22 @@ def check_supported(model: Any) -> int:
 
 
 def end_token_ids(model: PreTrainedModel) -> list[int]:
-    """The ids that end a turn: of the generation config, or of the text config.
-
-    Raises:
-        ValueError: they are no whole numbers.
-    """
+    """Return the end token ids, of the generation config or of the text config."""
     return first_end_tokens(model.generation_config.eos_token_id, text_config(model).eos_token_id)
 
 
 LOG = logging.getLogger("lookback")
 NEWEST = "5.22"
 """The newest release of transformers that the tests run on."""
-_SAID: set[str] = set()  # model types that nothing more is to be said about
+_SUGGESTED: set[str] = set()  # model types that were named, or are being checked
 
 
 def suggest_check(model: PreTrainedModel, name: str) -> None:
-    """Say that this machine can compare the model, unless tests have, or it was said before."""
+    """Suggest `lookback check`, once per model type that the tests do not cover."""
     kind = str(model.config.model_type)
-    if kind in TESTED or kind in _SAID:
+    if kind in TESTED or kind in _SUGGESTED:
         return
-    _SAID.add(kind)
+    _SUGGESTED.add(kind)
     LOG.warning(
         "LookBack's tests have no %s model: `lookback check %s` compares its numbers with the "
         "model's own, here",
@@ -140,8 +136,8 @@ def suggest_check(model: PreTrainedModel, name: str) -> None:
 
 
 def is_checked(model: PreTrainedModel) -> None:
-    """It is being compared: there is no need to suggest it."""
-    _SAID.add(str(model.config.model_type))
+    """Note that the model is being checked: there is no need to suggest it."""
+    _SUGGESTED.add(str(model.config.model_type))
 
 
 def check_release(engine: TransformersEngine) -> None:

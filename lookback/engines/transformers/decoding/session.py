@@ -25,7 +25,7 @@ import torch
 from transformers import PreTrainedModel
 
 from lookback.engines.common.compat import generation_steps
-from lookback.engines.common.fair_lock import Turns, turns_of
+from lookback.engines.common.fair_lock import FairLock, lock_for
 
 # What torch itself keeps on every module (weights, hooks, ...) is nothing that a pass leaves.
 _FIXED = frozenset(vars(torch.nn.Module())) - {"_buffers"}
@@ -45,7 +45,7 @@ def borrowed(model: torch.nn.Module, state: State | None = None) -> Iterator[Non
         model: the model.
         state: of the prompt that goes on; None to begin a new prompt.
     """
-    turns = turns_of(model)
+    turns = lock_for(model)
     with turns:
         before = snapshot(model)
         if not turns.lent:
@@ -80,7 +80,7 @@ class Loan:
         self._model = model
         self._state = state
         self._around = around
-        self._turns = turns_of(model)
+        self._turns = lock_for(model)
         self._open = ExitStack()
 
     def __enter__(self) -> Loan:
@@ -132,9 +132,9 @@ class _Sharing:
     thread: int | None = None
 
     @property
-    def turns(self) -> Turns | None:
+    def turns(self) -> FairLock | None:
         model = self.model()
-        return None if model is None else turns_of(model)
+        return None if model is None else lock_for(model)
 
     def begin(self) -> None:
         """Wait for the turn, and have the model's state as this caller left it."""
@@ -195,7 +195,7 @@ _CALL: ContextVar[tuple[_Sharing | None, object]] = ContextVar(
 
 def share(model: torch.nn.Module) -> None:
     """Let every step over the model, whoever makes it, take turns with the engine from now on."""
-    with turns_of(model):
+    with lock_for(model):
         sharing = _SHARING.setdefault(model, _Sharing(ref(model)))
         sharing.users += 1
         if sharing.users > 1 or sharing.steps:
@@ -220,7 +220,7 @@ def shared(model: torch.nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
-        with turns_of(model):
+        with lock_for(model):
             sharing = _SHARING[model]
             sharing.users -= 1
             if not sharing.users and not sharing.steps:
@@ -250,7 +250,7 @@ def calling(model: torch.nn.Module, call: object) -> Iterator[None]:
         yield
     finally:
         _CALL.reset(token)
-        with turns_of(model):
+        with lock_for(model):
             sharing.finish(call)
 
 

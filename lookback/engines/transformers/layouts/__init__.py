@@ -1,8 +1,8 @@
-"""From vision tokens to pixels: which box of its picture each token of the source saw.
+"""From vision tokens to pixels: the bounding box of each source token in its picture.
 
-How a family's tokens lie is data (`lookback.families.LAYOUTS`); the numbers come from the model's
-config, its inputs and its processor. What does not add up to the tokens in the prompt gives no map:
-the picture's tokens are then a flat vector, and a warning says why.
+How a family's tokens are laid out is data (`lookback.families.LAYOUTS`); the numbers come from the
+model's config, its inputs and its processor. If they do not add up to the tokens in the prompt,
+there is no map: the picture's tokens are then a flat vector, and a warning says why.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from lookback.conversations import Conversation, SourceError
 from lookback.engines.common.prompts import Prompter
 from lookback.engines.common.sources import media_places
 from lookback.engines.transformers.layouts.grids import NoMapError, Tokens, patch_tokens
-from lookback.engines.transformers.layouts.mosaics import mosaic_tokens
 from lookback.engines.transformers.layouts.probe import Probe
-from lookback.engines.transformers.layouts.videos import Step, patch_steps, view_steps
-from lookback.engines.transformers.layouts.views import view_tokens
+from lookback.engines.transformers.layouts.views import (
+    Step,
+    mosaic_tokens,
+    patch_steps,
+    view_steps,
+    view_tokens,
+)
 from lookback.families import LAYOUTS, Layout
 from lookback.looks.look import Picture, Places
 
 __all__ = ["pictures"]
-
-_KINDS = ("image", "video")
 
 
 def pictures(
@@ -38,7 +40,7 @@ def pictures(
     source: Tensor,
     config: Any,
 ) -> tuple[Picture, ...]:
-    """The images and video frames of a conversation, with the source's tokens on them.
+    """Return the images and video frames of a conversation, with the source's tokens on them.
 
     Images come first, then frames: one picture per step in time, "video:0/3" for the fourth, with
     the first of the frames that were merged into it. Tokens of texts belong to no picture.
@@ -51,17 +53,12 @@ def pictures(
         config: the model's.
     """
     maker = _Maker(prompter, conversation, inputs, source.cpu().numpy().astype(bool), config)
-    return tuple(
-        picture
-        for kind in _KINDS
-        if conversation.parts(kind)
-        for picture in (maker.images() if kind == "image" else maker.videos())
-    )
+    images = maker.images() if conversation.parts("image") else []
+    videos = maker.videos() if conversation.parts("video") else []
+    return (*images, *videos)
 
 
 class _Maker:
-    """What `pictures` is given, and what it finds on the way."""
-
     def __init__(
         self,
         prompter: Prompter,
@@ -80,7 +77,6 @@ class _Maker:
 
     @cached_property
     def layout(self) -> Layout:
-        """The model's."""
         layout = LAYOUTS.get(self.config.model_type)
         if layout is None:
             raise NoMapError("how its vision tokens lie on a picture is not known")
@@ -89,21 +85,22 @@ class _Maker:
         return layout
 
     def images(self) -> list[Picture]:
-        """Those of the source."""
         images = self.conversation.images
         places = self._places("image")
-        counts = None if places is None else [len(one) for one in places]
+        counts = None if places is None else [len(place) for place in places]
         try:
-            found = self._image_tokens(counts)
+            by_image = self._image_tokens(counts)
         except NoMapError as error:
-            found = [error] * len(images)
-        places = self._split(found) if places is None else places
+            by_image = [error] * len(images)
+        places = self._split(by_image) if places is None else places
         if places is None:
             self._warn(NoMapError("its images cannot be told apart in the prompt"))
             return []
         return [
             self._picture(f"image:{number}", image, where, tokens)
-            for number, (image, where, tokens) in enumerate(zip(images, places, found, strict=True))
+            for number, (image, where, tokens) in enumerate(
+                zip(images, places, by_image, strict=True)
+            )
             if self.source[where].any()
         ]
 
@@ -116,16 +113,16 @@ class _Maker:
         return view_tokens(self.layout, self.config, self.probe, sizes, counts)
 
     def videos(self) -> list[Picture]:
-        """The frames of those of the source."""
         places = self._places("video")
         if places is None:
             self._warn(NoMapError("its videos cannot be told apart in the prompt"))
             return []
-        found = []
-        for number, where in enumerate(places):
-            if self.source[where].any():
-                found += self._frames(number, where)
-        return found
+        return [
+            frame
+            for number, where in enumerate(places)
+            if self.source[where].any()
+            for frame in self._frames(number, where)
+        ]
 
     def _frames(self, number: int, where: Places) -> list[Picture]:
         frames, name = self.conversation.videos[number], f"video:{number}"
@@ -149,18 +146,18 @@ class _Maker:
         return view_steps(self.layout, self.config, self.probe, number, sizes, count)
 
     def _places(self, kind: str) -> list[Places] | None:
-        """Where the tokens of each image or video stand; None if they cannot be told apart."""
+        """Return the places of each image's or video's tokens; None if they are ambiguous."""
         try:
-            found = media_places(self.prompter, self.conversation, self.ids, kind)
+            places = media_places(self.prompter, self.conversation, self.ids, kind)
         except SourceError:
             return None
-        return [one.numpy() for one in found]
+        return [place.numpy() for place in places]
 
-    def _split(self, found: list[Tokens | NoMapError]) -> list[Places] | None:
-        """The images' tokens by how many each has to have, if that is all there are."""
+    def _split(self, by_image: list[Tokens | NoMapError]) -> list[Places] | None:
+        """Return the places of the images' tokens by their counts, if these add up."""
         token = self.prompter.media_tokens["image"]
         here = np.nonzero(np.array(self.ids) == token)[0]
-        counts = [one.count if isinstance(one, Tokens) else -1 for one in found]
+        counts = [tokens.count if isinstance(tokens, Tokens) else -1 for tokens in by_image]
         if min(counts) < 0 or sum(counts) != len(here):
             return None
         return np.split(here, np.cumsum(counts)[:-1])

@@ -1,4 +1,4 @@
-"""Grids of vision tokens: rows, columns, and the box that each token has in its picture."""
+"""Grids of vision tokens: rows, columns, and the bounding box of each token in its picture."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Edges = NDArray[np.float64]  # (N, 2): where each of N rows or columns begins an
 
 
 class NoMapError(ValueError):
-    """It cannot be said where a model's vision tokens lie, and why."""
+    """The places of a model's vision tokens are not known; the message says why."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Grid:
     """Tokens in rows and columns over a part of the picture.
 
     Attributes:
-        places: (rows, columns), which of the image's tokens stands there.
+        places: (rows, columns), which of the image's tokens is there.
         x, y: the edges of the columns and of the rows.
     """
 
@@ -39,52 +39,52 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """All tokens of one image, in order: how many there are, and the grids that most are in."""
+    """All tokens of one image: how many there are, and the grids that most of them are in."""
 
     count: int
     grids: tuple[Grid, ...]
 
     def boxes(self) -> Floats:
-        """(count, 4), left, top, right, bottom of each token; NaN for one without a place."""
-        found = np.full((self.count, 4), np.nan, dtype=np.float32)
+        """Return left, top, right, bottom of each token, (count, 4); NaN if it has no place."""
+        boxes = np.full((self.count, 4), np.nan, dtype=np.float32)
         for grid in self.grids:
             (x0, x1), (y0, y1) = grid.x.clip(0, 1).T, grid.y.clip(0, 1).T
             seen = (y1 - y0 > _HAIR)[:, None] & (x1 - x0 > _HAIR)[None, :]
             rows, columns = np.nonzero(seen & (grid.places >= 0))
-            found[grid.places[rows, columns]] = np.stack(
+            boxes[grid.places[rows, columns]] = np.stack(
                 [x0[columns], y0[rows], x1[columns], y1[rows]], axis=1
             )
-        return found
+        return boxes
 
 
 def count_up(rows: int, columns: int, start: int = 0, step: int | None = None) -> Places:
-    """Places in reading order; `step` from row to row, if there are tokens between rows."""
+    """Return places in reading order; `step` from row to row, if there are tokens between rows."""
     step = columns if step is None else step
     return start + step * np.arange(rows)[:, None] + np.arange(columns)[None, :]
 
 
 def even_edges(count: int) -> Edges:
-    """Edges of so many equal parts of the whole picture."""
+    """Return the edges of `count` equal parts of the whole picture."""
     cuts = np.arange(count + 1) / count
     return np.stack([cuts[:-1], cuts[1:]], axis=1)
 
 
 def tile_edges(tiles: int, size: float, cells: int, cell: float) -> Edges:
-    """Edges of the cells of tiles side by side, in pixels.
+    """Return the edges of the cells of tiles side by side, in pixels.
 
-    Cells begin at the tile's edge; what is left at its end, less than a cell, no token sees.
+    Cells begin at the tile's edge; no token sees the rest at its end, less than a cell.
     """
     starts = (np.arange(tiles)[:, None] * size + np.arange(cells)[None, :] * cell).ravel()
     return np.stack([starts, starts + cell], axis=1)
 
 
 def tile_places(rows: int, columns: int, cells: tuple[int, int], starts: Sequence[int]) -> Places:
-    """Tokens of tiles that are written one after another, put together as one grid.
+    """Return the tokens of tiles that follow one another, as one grid.
 
     Args:
         rows, columns: of tiles.
         cells: rows and columns of tokens in each.
-        starts: where each tile's first token stands, tiles in reading order.
+        starts: the place of each tile's first token, tiles in reading order.
     """
     inside = count_up(*cells)
     whole = np.asarray(starts).reshape(rows, 1, columns, 1) + inside[None, :, None, :]
@@ -92,18 +92,19 @@ def tile_places(rows: int, columns: int, cells: tuple[int, int], starts: Sequenc
 
 
 def patch_tokens(layout: Layout, config: Any, inputs: Mapping[str, Any], kind: str) -> list[Tokens]:
-    """The tokens of every image, or those of one step in time of every video."""
-    found = []
+    """Return the tokens of every image, or those of one step in time of every video."""
+    tokens = []
     for number, (height, width) in enumerate(_patches(inputs, kind)):
         merge = merge_size(config, layout.merge)
         own = inputs.get(f"{kind}_merge_sizes")  # VideoLLaMA 3 says it with each picture
         merge = merge if own is None else int(own[number])
-        found.append(whole_grid(height // merge, width // merge, layout.row_end))
-    return found
+        tokens.append(whole_grid(height // merge, width // merge, layout.row_end))
+    return tokens
 
 
 def whole_grid(rows: int, columns: int, row_end: bool = False) -> Tokens:
-    """Rows of tokens over the whole picture; maybe one more after each row, and around them all."""
+    """Return rows of tokens over the whole picture; with `row_end`, one more after each row, and
+    one before and one after all of them."""
     edge = int(row_end)
     places = count_up(rows, columns, start=edge, step=columns + edge)
     grid = Grid(places, even_edges(columns), even_edges(rows))
@@ -111,29 +112,29 @@ def whole_grid(rows: int, columns: int, row_end: bool = False) -> Tokens:
 
 
 def _patches(inputs: Mapping[str, Any], kind: str) -> list[tuple[int, int]]:
-    """Rows and columns of patches of every image or video."""
+    """Return rows and columns of patches of every image or video."""
     if "image_position_ids" in inputs and kind == "image":  # Gemma 4: x and y of each patch
         ids = torch.as_tensor(inputs["image_position_ids"])
-        return [(int(one[:, 1].max()) + 1, int(one[:, 0].max()) + 1) for one in ids]
+        return [(int(xy[:, 1].max()) + 1, int(xy[:, 0].max()) + 1) for xy in ids]
     grids = torch.as_tensor(entry(inputs, f"{kind}_grid_thw")).tolist()
     return [(height, width) for _, height, width in grids]
 
 
 def setting(config: Any, path: str) -> Any:
-    """A setting of the config, or of a config inside it; None if there is none."""
+    """Return a setting of the config by its dotted path; None if there is none."""
     for name in path.split("."):
         config = getattr(config, name, None)
     return config
 
 
 def pair(value: Any) -> tuple[int, int]:
-    """Height and width of something that may be given as one number."""
+    """Return height and width of what may be given as one number."""
     height, width = (value, value) if isinstance(value, int) else (int(side) for side in value)
     return height, width
 
 
 def patch_size(config: Any) -> tuple[int, int]:
-    """Height and width of the vision tower's patches, in pixels."""
+    """Return height and width of the vision tower's patches, in pixels."""
     value = setting(config, "vision_config.patch_size")
     if value is None:
         raise NoMapError("the config of its vision tower has no patch_size")
@@ -141,7 +142,7 @@ def patch_size(config: Any) -> tuple[int, int]:
 
 
 def merge_size(config: Any, path: str) -> int:
-    """How many patches side by side are merged into one token."""
+    """Return how many patches side by side are merged into one token."""
     value = setting(config, path) if path else 1
     if not isinstance(value, (int, float)) or value <= 0:
         raise NoMapError(f"its config has {path} = {value!r}")
@@ -149,7 +150,7 @@ def merge_size(config: Any, path: str) -> int:
 
 
 def cell_size(config: Any, layout: Layout, shape: tuple[int, int]) -> tuple[int, int]:
-    """Height and width of what one token of a view sees, in pixels; `shape` is the view's."""
+    """Return height and width of what one token of a view sees, in pixels; `shape`: the view's."""
     patch = patch_size(config)
     if not layout.side:
         merge = merge_size(config, layout.merge)
@@ -164,12 +165,12 @@ def cell_size(config: Any, layout: Layout, shape: tuple[int, int]) -> tuple[int,
 
 
 def has_class_token(config: Any) -> bool:
-    """Whether the tower's first token may be one that stands for no patch."""
+    """Whether the tower's first token may be a class token, which stands for no patch."""
     return setting(config, "vision_config.model_type") in ("clip_vision_model", "internvl_vision")
 
 
 def entry(inputs: Mapping[str, Any], *names: str) -> Any:
-    """The first of some model inputs that is there."""
+    """Return the first of some model inputs that is there."""
     for name in names:
         if inputs.get(name) is not None:
             return inputs[name]

@@ -1,10 +1,10 @@
 """Which part of a picture the processor shows the model: measured, not calculated.
 
 Processors resize, crop, pad and tile in ways that differ with their class, version and settings.
-So the processor itself is shown pictures of the same sizes with known colours: black, white, and a
-slope whose red says how far to the right a pixel is and whose green how far down. What comes out of
-it tells for each pixel that the model sees where in the picture it was; where black and white look
-the same there is no picture but padding. Rounding to 256 colours averages out over many pixels.
+So the processor itself is given pictures of the same sizes with known colours: black, white, and a
+slope whose red encodes how far to the right a pixel is and whose green how far down. Its output
+gives for each pixel that the model sees its place in the picture; where black and white look the
+same there is padding. Rounding to 256 colours averages out over many pixels.
 """
 
 from __future__ import annotations
@@ -27,11 +27,7 @@ _TILT = np.array([[0.8, 0.2], [0.2, 0.8]])
 _TOLERANCE = 0.02  # of a pixel's place, in shares: three times what rounding can do
 _MIXED = 0.02  # beyond that a pixel is part padding
 _POINTS = 100_000  # to fit a line through; more change nothing
-_REACHES = (
-    3,
-    1,
-    0,
-)  # pixels that resampling mixes at an edge; in a narrow strip fewer are left out
+_REACHES = (3, 1, 0)  # pixels that resampling mixes at an edge; in a narrow strip fewer
 _NEAR = 0.3  # of a pixel
 
 Array = NDArray[np.float64]
@@ -54,7 +50,6 @@ class Pixels:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Height and width of the view in pixels."""
         height, width = self.x.shape
         return height, width
 
@@ -67,9 +62,8 @@ class Line:
     step: float
 
     def at(self, pixels: NDArray[Any]) -> Array:
-        """Where some places of the view are in the picture."""
-        found: Array = self.start + self.step * pixels
-        return found
+        shares: Array = self.start + self.step * pixels
+        return shares
 
 
 class Probe:
@@ -83,12 +77,10 @@ class Probe:
 
     @cached_property
     def black(self) -> Mapping[str, Any]:
-        """All black."""
         return self._show(lambda size, number: Image.new("RGB", size, "black"))
 
     @cached_property
     def white(self) -> Mapping[str, Any]:
-        """All white."""
         return self._show(lambda size, number: Image.new("RGB", size, "white"))
 
     @cached_property
@@ -108,22 +100,22 @@ class Probe:
 
 
 def frame_numbers(black: Array, white: Array, numbers: Array, frames: int) -> list[int]:
-    """Which frame of so many each of some steps in time begins with; all arrays are (steps, ...).
+    """Return the first frame of each step in time; all arrays are (steps, ...).
 
     Raises:
-        NoMapError: it cannot be told.
+        NoMapError: it cannot be measured.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = (numbers - black) / (white - black)
     shares = np.where(np.abs(white - black) > 0, shares, np.nan).reshape(len(shares), -1)
-    found = np.nanpercentile(shares, 1, axis=1) * (frames - 1)  # of several frames, the first
-    if np.abs(found - found.round()).max() > 0.25:
+    first = np.nanpercentile(shares, 1, axis=1) * (frames - 1)  # of several frames, the first
+    if np.abs(first - first.round()).max() > 0.25:
         raise NoMapError(f"which of the {frames} frames its processor shows cannot be measured")
-    return [int(k) for k in found.round()]
+    return [int(k) for k in first.round()]
 
 
 def locate(black: Array, white: Array, slope: Array, size: tuple[int, int]) -> Pixels:
-    """Where each pixel of a view was, from what the three pictures look like there: (3, H, W)."""
+    """Return where each pixel of a view was, from views of the three pictures, (3, H, W)."""
     span = (white - black)[:2]
     strong = np.abs(span)
     strong[strong < strong.max(axis=(1, 2), keepdims=True) / 2] = np.nan
@@ -136,7 +128,7 @@ def locate(black: Array, white: Array, slope: Array, size: tuple[int, int]) -> P
 
 
 def join(views: Sequence[Pixels], rows: int, columns: int) -> Pixels:
-    """Views of one size, in reading order, side by side as one."""
+    """Join views of one size, in reading order, side by side."""
     x, y = (
         np.block([[field(views[r * columns + c]) for c in range(columns)] for r in range(rows)])
         for field in (lambda view: view.x, lambda view: view.y)
@@ -145,18 +137,18 @@ def join(views: Sequence[Pixels], rows: int, columns: int) -> Pixels:
 
 
 def fit(pixels: Pixels) -> tuple[Line, Line] | None:
-    """The lines along which x and y grow over a view; None if they do not grow along lines."""
+    """Return the lines along which x and y grow over a view; None if they do not grow so."""
     rows, columns = np.nonzero(np.isfinite(pixels.x))
     keep = slice(None, None, len(rows) // _POINTS + 1)
     for reach in _REACHES:
-        found = _fit(pixels, rows[keep], columns[keep], reach)
-        if found is not None:
-            return _exact(found[0]), _exact(found[1])
+        lines = _fit(pixels, rows[keep], columns[keep], reach)
+        if lines is not None:
+            return _exact(lines[0]), _exact(lines[1])
     return None
 
 
 def _fit(pixels: Pixels, rows: Indices, columns: Indices, reach: int) -> tuple[Line, Line] | None:
-    """The same without so many pixels at every edge, where resampling mixes colours."""
+    """Fit without `reach` pixels at every edge, where resampling mixes colours."""
     lines = _lines(pixels, rows, columns)
     for _ in range(2):  # where the edges are is known better the second time
         if lines is None:
@@ -174,7 +166,7 @@ def _fit(pixels: Pixels, rows: Indices, columns: Indices, reach: int) -> tuple[L
 
 
 def _lines(pixels: Pixels, rows: Indices, columns: Indices) -> tuple[Line, Line] | None:
-    """The planes nearest to x and y, if x grows to the right alone and y downwards alone."""
+    """Fit planes to x and y; None unless x grows to the right only and y downwards only."""
     if len(rows) == 0 or min(np.ptp(rows), np.ptp(columns)) < 2:
         return None
     points = np.stack([np.ones(len(rows)), columns + 0.5, rows + 0.5], axis=1)
@@ -205,7 +197,7 @@ def _inside(
 
 
 def _exact(line: Line) -> Line:
-    """The picture was resized to a whole number of pixels and cut at one, if it looks like it."""
+    """Round a line to whole pixels, if it is near: pictures are resized and cut at whole pixels."""
     length = 1 / line.step
     whole, start = round(length), round(line.start * length)
     if abs(length - whole) < _NEAR and abs(line.start * length - start) < _NEAR:

@@ -1,7 +1,7 @@
-"""vLLM's asynchronous engine on a thread of its own: requests in, tokens and numbers out.
+"""vLLM's asynchronous engine on a thread of its own: requests in, tokens and signals out.
 
-Callers of any thread share the engine's batch. A call that is given up, by an exception, a
-cancelled coroutine or Ctrl-C, is aborted there and its numbers are forgotten.
+Callers of any thread share the engine's batch. A call that ends early, by an exception, a cancelled
+coroutine or Ctrl-C, is aborted there and its signals are dropped.
 """
 
 from __future__ import annotations
@@ -10,21 +10,28 @@ import asyncio
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from lookback.engines.base import UnsupportedModelError
-from lookback.engines.vllm.client.calls import Calls, CoroutineCalls
 from lookback.engines.vllm.client.results import Answer, Workers, finish_of
-from lookback.engines.vllm.tap_request import Asking
+from lookback.engines.vllm.tap_request import TapRequest
 
 if TYPE_CHECKING:
-    from lookback.engines.vllm.client.stream import Part, Writing
+    from lookback.engines.common.options import Progress
+    from lookback.engines.vllm.client.stream import (
+        AsyncCallbackBridge,
+        CallbackBridge,
+        PartialCandidates,
+        PartialRequest,
+    )
 
 T = TypeVar("T")
 EXTENSION = "lookback.engines.vllm.worker.Extension"
+IN_FLIGHT = 256
+"""Questions and responses that are handed to vLLM at a time: its scheduler does the rest."""
 
 
 class Client:
@@ -32,11 +39,11 @@ class Client:
 
     Args:
         llm: vLLM's engine.
-        workers: its workers, and what their taps read.
-        loop: the event loop that it lives on.
+        workers: its workers.
+        loop: the event loop that it runs on.
 
     Attributes:
-        close: ends its processes, if they are ours; whoever lets go of the client ends them too.
+        close: ends its processes, if `start` started them; so does garbage collection.
     """
 
     def __init__(self, llm: Any, workers: Workers, loop: asyncio.AbstractEventLoop) -> None:
@@ -45,24 +52,21 @@ class Client:
 
     @classmethod
     async def around(cls, llm: Any) -> Client:
-        """Put the tap into the workers of an engine that lives on this event loop.
+        """Install the tap in the workers of an engine that runs on this event loop.
 
         Raises:
             UnsupportedModelError: the model's attention cannot be read.
         """
         installed = await llm.collective_rpc("lookback_install")
-        for one in installed:
-            if "error" in one:
-                raise UnsupportedModelError(f"vLLM: {one['error']}")
+        for worker in installed:
+            if "error" in worker:
+                raise UnsupportedModelError(f"vLLM: {worker['error']}")
         stages = int(llm.vllm_config.parallel_config.pipeline_parallel_size)
         return cls(llm, Workers.of(installed, stages), asyncio.get_running_loop())
 
     @classmethod
     def start(cls, arguments: Mapping[str, Any]) -> Client:
-        """Start an engine on a thread of its own.
-
-        Args:
-            arguments: of vLLM's `AsyncEngineArgs`.
+        """Start an engine on a thread of its own, with arguments of vLLM's `AsyncEngineArgs`.
 
         Raises:
             UnsupportedModelError: the model's attention cannot be read.
@@ -90,39 +94,37 @@ class Client:
         client.close = weakref.finalize(client, _shut_down, llm, loop, thread)
         return client
 
-    def run(self, work: Coroutine[Any, Any, T], calls: Calls | None = None) -> T:
-        """Do something on the engine's thread; given up here, it is given up there.
+    def run(self, work: Coroutine[Any, Any, T], callbacks: CallbackBridge | None = None) -> T:
+        """Run a coroutine on the engine's thread, and its callbacks on this one meanwhile.
 
-        Args:
-            work: that.
-            calls: what it wants called here meanwhile.
+        If this thread is interrupted, the coroutine is cancelled.
         """
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            if calls is not None:
-                calls.serve(future)
+            if callbacks is not None:
+                callbacks.serve(future)
             return future.result()
         except BaseException:
             future.cancel()
             raise
 
     async def from_any_loop(
-        self, work: Coroutine[Any, Any, T], calls: CoroutineCalls | None = None
+        self, work: Coroutine[Any, Any, T], callbacks: AsyncCallbackBridge | None = None
     ) -> T:
-        """The same for a coroutine of another event loop."""
-        if asyncio.get_running_loop() is self._loop and calls is None:
+        """`run`, for a coroutine of whatever event loop."""
+        if asyncio.get_running_loop() is self._loop and callbacks is None:
             return await work
         future = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
         try:
-            if calls is not None:
-                await calls.serve_coroutine(future)
+            if callbacks is not None:
+                await callbacks.serve_coroutine(future)
             return await future
         except BaseException:
             future.cancel()
             raise
 
     async def render(self, text: str, media: Mapping[str, Any], add_special: bool) -> Any:
-        """A prompt as the engine takes it: tokens, and what images and videos become.
+        """Return a prompt as the engine takes it: tokens, and what images and videos become.
 
         Raises:
             ValueError: vLLM refuses it.
@@ -145,80 +147,119 @@ class Client:
     async def ask(
         self,
         prompt: Any,
-        asking: Asking,
+        tap_request: TapRequest,
         n: int = 1,
-        part: Part | None = None,
+        part: PartialRequest | None = None,
         **settings: Any,
     ) -> list[Answer]:
-        """Send a request, wait for it, and fetch its numbers.
+        """Send a request, wait for it, and fetch its signals.
 
         Args:
-            prompt: what `render` made.
-            asking: what is recorded; it gets a key of its own.
+            prompt: what `render` returned.
+            tap_request: what to record; it gets a key of its own.
             n: how many candidates.
-            part: where to say what is known of them while they are written, if it matters.
+            part: is updated while candidates are written.
             settings: of vLLM's `SamplingParams`.
         """
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind as Kind
 
-        asking = replace(asking, key=uuid4().hex)
+        tap_request = replace(tap_request, key=uuid4().hex)
         params = SamplingParams(
             n=n,
             temperature=1.0,  # tokens are drawn by the tap
-            extra_args=asking.extra(),
-            output_kind=Kind.CUMULATIVE if part and part.writing.heard else Kind.FINAL_ONLY,
+            extra_args=tap_request.extra(),
+            output_kind=Kind.CUMULATIVE if part and part.candidates.streamed else Kind.FINAL_ONLY,
             **settings,
         )
-        names = [f"{asking.key}/{i}" for i in range(n)]
+        names = [f"{tap_request.key}/{i}" for i in range(n)]
         outputs: dict[int, Any] = {}
         if part is not None:
             part.begin(names)
         try:
-            async with contextlib.aclosing(self.llm.generate(prompt, params, asking.key)) as told:
-                async for out in told:
-                    outputs |= {one.index: one for one in out.outputs}
+            async with contextlib.aclosing(
+                self.llm.generate(prompt, params, tap_request.key)
+            ) as stream:
+                async for out in stream:
+                    outputs |= {output.index: output for output in out.outputs}
                     if part is not None:
-                        part.see(out.outputs)
-            found = await self.llm.collective_rpc("lookback_take", args=(names,))
+                        part.update(out.outputs)
+            by_worker = await self.llm.collective_rpc("lookback_take", args=(names,))
         except BaseException:
-            # Also for a coroutine that was cancelled: the engine goes on, and forgets it.
+            # If the coroutine was cancelled, too: the engine continues without the request.
             with contextlib.suppress(Exception):
-                await asyncio.shield(self.llm.collective_rpc("lookback_drop", args=(asking.key,)))
+                await asyncio.shield(
+                    self.llm.collective_rpc("lookback_drop", args=(tap_request.key,))
+                )
             raise
         answers = [
-            self._answer(asking, outputs[i], [worker.get(name) for worker in found])
+            self._answer(tap_request, outputs[i], [records.get(name) for records in by_worker])
             for i, name in enumerate(names)
         ]
         if part is not None:
             part.end(names, answers)
         return answers
 
-    async def peek(self, writing: Writing, by_layer: bool) -> None:
-        """Fetch what the tap has of candidates that are being written, in one call for all."""
-        spans = writing.missing()
+    async def peek(self, candidates: PartialCandidates, by_layer: bool) -> None:
+        """Fetch the missing signals of candidates that are being written, in one call for all."""
+        spans = candidates.missing()
         if not spans:
             return
-        found = await self.llm.collective_rpc("lookback_peek", args=(spans,))
+        by_worker = await self.llm.collective_rpc("lookback_peek", args=(spans,))
         for name in spans:
-            records = [worker[name] for worker in found if name in worker]
-            if len(records) == len(found):
-                writing.add(name, self.workers.rows(records, by_layer, writing.top))
+            records = [worker[name] for worker in by_worker if name in worker]
+            if len(records) == len(by_worker):
+                candidates.add(name, self.workers.rows(records, by_layer, candidates.top))
 
-    def _answer(self, asking: Asking, output: Any, records: Sequence[Any]) -> Answer:
-        """One candidate: tokens as vLLM has them, numbers of all workers put together."""
-        ids = list(asking.given) if asking.given is not None else list(output.token_ids)
-        rows = self.workers.rows(records, asking.by_layer, asking.top)
-        finish = finish_of(output) if asking.given is None else "given"
+    def _answer(self, tap_request: TapRequest, output: Any, records: Sequence[Any]) -> Answer:
+        ids = list(tap_request.given) if tap_request.given is not None else list(output.token_ids)
+        rows = self.workers.rows(records, tap_request.by_layer, tap_request.top)
+        finish = finish_of(output) if tap_request.given is None else "given"
         return Answer(ids, rows[:, : len(ids)], finish)
 
 
-def _shut_down(llm: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    """End an engine and its thread."""
+async def gather_ordered(
+    work: Iterable[Coroutine[Any, Any, Any]],
+    total: int,
+    return_exceptions: bool = False,
+    progress: Progress | None = None,
+) -> list[Any]:
+    """Return the results of coroutines in order, `IN_FLIGHT` at a time; an error cancels the rest.
 
+    With `return_exceptions`, an error is the result of its coroutine instead.
+    """
+    room, done = asyncio.Semaphore(IN_FLIGHT), 0
+
+    async def run(part: Coroutine[Any, Any, Any]) -> Any:
+        nonlocal done
+        async with room:
+            try:
+                result = await part
+            except Exception as error:
+                if not return_exceptions:
+                    raise
+                result = error
+        done += 1
+        if progress is not None:
+            progress(done, total)
+        return result
+
+    parts = list(work)
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(run(part)) for part in parts]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    finally:
+        for part in parts:
+            part.close()  # those that never began
+    return [task.result() for task in tasks]
+
+
+def _shut_down(llm: Any, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     async def end() -> None:
         llm.shutdown()
-        llm.shutdown = lambda *_, **__: None  # its finalizer would do so again, in a dying process
+        llm.shutdown = lambda *_, **__: None  # its finalizer would call it again at exit
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()

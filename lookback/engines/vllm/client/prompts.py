@@ -1,4 +1,4 @@
-"""From conversations to prompts as vLLM takes them, with the marks of their source."""
+"""From conversations to prompts as vLLM takes them, and where their source is."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Prompt:
     """A conversation as vLLM takes it.
 
     Attributes:
-        rendered: what vLLM's renderer made.
+        rendered: what vLLM's renderer returned.
         ids: its tokens.
         source: (start, end) of each run of tokens that are marked as the source.
-        blind: whether nothing is to be looked at.
+        blind: whether the source is "none".
     """
 
     rendered: dict[str, Any]
@@ -41,30 +41,27 @@ class Prompt:
     blind: bool
 
     def followed_by(self, ids: Sequence[int]) -> dict[str, Any]:
-        """The same prompt with more tokens behind it."""
+        """Return the same prompt with more tokens behind it."""
         return self.rendered | {"prompt_token_ids": [*self.ids, *ids]}
 
 
 class Prompts:
-    """Makes prompts.
-
-    Args:
-        client: vLLM's.
-        prompter: the processor's way of asking.
-    """
+    """Makes prompts of conversations, by vLLM's renderer."""
 
     def __init__(self, client: Client, prompter: Prompter) -> None:
         self.client, self.prompter = client, prompter
 
     async def of(self, conversation: Conversation, source: SourceLike) -> Prompt:
-        """A conversation as vLLM takes it, and where its source is."""
-        conversation.source(source)  # what is not there is said before any image is read
+        """Return a conversation as vLLM takes it."""
+        conversation.source(source)  # refuse one that is not there before any image is read
         text = self.prompter.text(conversation)
         media: dict[str, Any] = {}
         if conversation.images:
             media["image"] = conversation.images
         if conversation.videos:
-            media["video"] = [np.stack([np.asarray(f) for f in one]) for one in conversation.videos]
+            media["video"] = [
+                np.stack([np.asarray(f) for f in video]) for video in conversation.videos
+            ]
         add_special = self.prompter.adds_special(text)
         rendered = await self.client.render(text, media, add_special)
         ids = [int(token) for token in rendered["prompt_token_ids"]]
@@ -83,7 +80,7 @@ class Prompts:
         rendered: Mapping[str, Any],
         ids: list[int],
     ) -> NDArray[np.bool_]:
-        """Which tokens are the source, (P,): images and videos as vLLM placed them."""
+        """Return which tokens are the source, (P,), by vLLM's places of images and videos."""
         chosen = None if source is EVERY_PICTURE else conversation.source(source)
         if chosen is not None and chosen.texts:
             return np.asarray(source_mask(self.prompter, conversation, ids, source))
@@ -104,11 +101,7 @@ class Prompts:
         return mask
 
     def room(self, prompt: Prompt, needed: int) -> int:
-        """How many tokens can follow a prompt.
-
-        Raises:
-            ValueError: fewer than are needed.
-        """
+        """Return how many tokens can follow a prompt; raise ValueError if fewer than needed."""
         most = int(self.client.llm.model_config.max_model_len)
         if len(prompt.ids) + needed > most:
             raise ValueError(

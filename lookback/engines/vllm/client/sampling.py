@@ -1,11 +1,11 @@
-"""One question from its conversation to its candidates, which listeners may hear meanwhile."""
+"""One question from its conversation to its candidates, streamed to listeners meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lookback.engines.common.continuations import (
     Continuation,
@@ -17,37 +17,24 @@ from lookback.engines.common.continuations import (
 from lookback.engines.common.options import Wish
 from lookback.engines.common.stops import StopTexts
 from lookback.engines.common.stream import Telling
-from lookback.engines.vllm.client.calls import together
+from lookback.engines.vllm.client.client import gather_ordered
 from lookback.engines.vllm.client.results import blinded, checked, continuation, likeliest_of
-from lookback.engines.vllm.client.stream import Part, Writing, tell_meanwhile
-from lookback.engines.vllm.tap_request import Asking
+from lookback.engines.vllm.client.stream import PartialCandidates, PartialRequest, notify_while
+from lookback.engines.vllm.tap_request import TapRequest
 from lookback.signals import SIGNALS, WRITING, Candidate, Candidates
 
 if TYPE_CHECKING:
     from lookback.conversations import Conversation, SourceLike
     from lookback.engines.common.options import Draw
-    from lookback.engines.vllm.client.calls import Calls
-    from lookback.engines.vllm.client.client import Client
     from lookback.engines.vllm.client.prompts import Prompt
-    from lookback.engines.vllm.client.stream import Writing
+    from lookback.engines.vllm.client.stream import CallbackBridge
     from lookback.engines.vllm.engine import VllmEngine
-    from lookback.engines.vllm.tap_request import Asking
     from lookback.steering.pruning import Pruning
 
 
 @dataclass(frozen=True)
 class Question:
-    """What `VllmEngine.sample` is asked.
-
-    Attributes:
-        engine: is asked.
-        conversation: the question.
-        source: what A_t is measured on.
-        draw: how candidates are drawn.
-        rule: ends some early, if there is one.
-        wish: what is kept and told of them.
-        calls: how to reach those who are told, if anybody is.
-    """
+    """A call of `VllmEngine.sample`, validated; `callbacks` if it has a listener or progress."""
 
     engine: VllmEngine
     conversation: Conversation
@@ -55,21 +42,15 @@ class Question:
     draw: Draw
     rule: Pruning | None = None
     wish: Wish = field(default_factory=Wish)
-    calls: Calls | None = None
+    callbacks: CallbackBridge | None = None
 
     async def answer(self) -> Candidates:
-        """Its candidates."""
         prompt = await self.engine.prompts.of(self.conversation, self.source)
         return await Drawing(self, prompt).candidates()
 
 
 class Drawing:
-    """The candidates of a question with its prompt.
-
-    Args:
-        question: that.
-        prompt: of its conversation.
-    """
+    """Draws the candidates of a question."""
 
     def __init__(self, question: Question, prompt: Prompt) -> None:
         self.question, self.prompt, self.wish = question, prompt, question.wish
@@ -79,14 +60,14 @@ class Drawing:
         self.telling = None if self.wish.listen is None else Telling(self.wish.listen, self._so_far)
 
     async def candidates(self) -> Candidates:
-        """Draw them, and tell of them meanwhile."""
-        rule, calls = self.question.rule, self.question.calls
+        """Draw them, and notify listeners meanwhile."""
+        rule, callbacks = self.question.rule, self.question.callbacks
         work = self._plain() if rule is None else self._steered(rule)
-        if calls is None:
+        if callbacks is None:
             drawn = await work
         else:
             every = 0.0 if self.wish.listen is None else self.wish.listen.every
-            drawn = await tell_meanwhile(work, self.writing, self._tell, every)
+            drawn = await notify_while(work, self.partial, self._notify, every)
         settings = asdict(self.draw)
         if rule is not None:
             settings[rule.kind] = rule.to_json()
@@ -100,20 +81,19 @@ class Drawing:
             [self._complete(checked(one, self.prompt)) for one in drawn],
             sampling=settings,
         )
-        if calls is not None:
-            await calls.make(self._tell_the_end, found)
+        if callbacks is not None:
+            await callbacks.call(self._report_end, found)
         return found
 
     @cached_property
-    def writing(self) -> Writing:
-        """What is known of them while they are written."""
+    def partial(self) -> PartialCandidates:
         layers = self.engine.client.workers.layers if self.wish.by_layer else 0
-        heard = self.question.calls is not None
-        return Writing(self.draw.n, self.steps, layers, self.wish.top_log_probs, heard)
+        streamed = self.question.callbacks is not None
+        return PartialCandidates(self.draw.n, self.steps, layers, self.wish.top_log_probs, streamed)
 
     @property
-    def _asking(self) -> Asking:
-        return Asking(
+    def _tap_request(self) -> TapRequest:
+        return TapRequest(
             "",
             self.prompt.source,
             self.steps,
@@ -130,9 +110,9 @@ class Drawing:
         stop = self.draw.stop
         answers = await self.engine.client.ask(
             self.prompt.rendered,
-            self._asking,
+            self._tap_request,
             self.draw.n,
-            None if self.question.calls is None else Part(self.writing),
+            None if self.question.callbacks is None else PartialRequest(self.partial),
             max_tokens=self.steps,
             ignore_eos=True,
             stop_token_ids=list(self.engine.end_tokens),
@@ -144,24 +124,43 @@ class Drawing:
         return [continuation(one.token_ids, one.rows, one.finish, top) for one in answers]
 
     async def _steered(self, rule: Pruning) -> list[Continuation]:
-        """From checkpoint to checkpoint."""
-        return await draw_steered(
-            self.engine.client,
-            self.prompt,
-            self._asking,
-            self.writing,
-            self.engine.end_tokens,
-            rule,
-            self.until.reached if self.draw.stop else None,
-            self._complete,
-        )
+        """From checkpoint to checkpoint, a request for each candidate; the rule ends some early."""
+        partial, steps, end_tokens = self.partial, self.steps, self.engine.end_tokens
+        split = len(partial.rows) - 2 * partial.top
+        signals = partial.rows[:split]
+        drawn = Drawn(self.draw.n, end_tokens, self.until.reached if self.draw.stop else None)
+        at = 0
+        for end in [*(t for t in range(1, steps) if rule.due(t)), steps]:
+            work = [
+                self.engine.client.ask(
+                    self.prompt.followed_by(drawn.ids[i]),
+                    replace(self._tap_request, length=end - at, index=i, done=at),
+                    part=PartialRequest(partial, i, at, last=end == steps),
+                    max_tokens=end - at,
+                    stop_token_ids=list(end_tokens),
+                    ignore_eos=True,
+                    detokenize=False,
+                )
+                for i in drawn.alive
+            ]
+            answers = [answer for (answer,) in await gather_ordered(work, len(work))]
+            if self.prompt.blind:
+                signals[SIGNALS.index("visual_lookback")] = 0.0  # for the rule too
+            drawn.take([answer.token_ids for answer in answers])
+            at = end
+            if at == steps or not drawn.alive:
+                break
+            complete = [self._complete(part) for part in drawn.continuations(signals)]
+            drawn.end(rule.decide(at, drawn.drafts(complete)).ends)
+            partial.settle(drawn)
+        return drawn.continuations(signals, likeliest_of(partial.rows[split:]))
 
     def _complete(self, one: Continuation) -> Continuation:
-        """What is kept of one that has ended."""
+        """Cut a candidate that has ended at its end token or stop text."""
         return self.until.cut(one if self.wish.keep_end else one.without_end())
 
     def _so_far(self, i: int, one: Continuation) -> Candidate:
-        """What is told of one while others, or itself, are still being written."""
+        """What listeners see of a candidate while others, or itself, are still being written."""
         one = blinded(one, self.prompt)
         if one.finish == WRITING:
             kept = self.until.cut(one)  # it may have a stop text before the checkpoint sees it
@@ -170,77 +169,26 @@ class Drawing:
             one = self._complete(one)
         return make_candidate(self.engine.prompter, self.prompt.ids, i, one)
 
-    async def _tell(self) -> None:
-        """Have listeners hear of what changed; of the last to end, when all that came is there."""
-        calls = self.question.calls
-        if calls is None or self.writing.ended:
+    async def _notify(self) -> None:
+        """Report changes to the caller; those of the last to end, once all signals are there."""
+        callbacks = self.question.callbacks
+        if callbacks is None or self.partial.ended:
             return
         changed: Sequence[tuple[int, Continuation]] = ()
         if self.telling is not None:
-            await self.engine.client.peek(self.writing, self.wish.by_layer)
-            changed = self.writing.changed()
-        await calls.make(self._say, changed, self.writing.steps)
+            await self.engine.client.peek(self.partial, self.wish.by_layer)
+            changed = self.partial.changed()
+        await callbacks.call(self._report, changed, self.partial.steps)
 
-    def _say(self, changed: Sequence[tuple[int, Continuation]], steps: int) -> None:
-        """In the listener's own thread, where texts are made too."""
+    def _report(self, changed: Sequence[tuple[int, Continuation]], steps: int) -> None:
+        """Call the listener, in the caller's thread, where texts are decoded too."""
         if self.telling is not None:
             self.telling.end([self._so_far(i, one) for i, one in changed])
         if self.wish.progress is not None:
             self.wish.progress(steps, self.steps)
 
-    def _tell_the_end(self, found: Candidates) -> None:
+    def _report_end(self, found: Candidates) -> None:
         if self.telling is not None:
             self.telling.end(found.items)
         if self.wish.progress is not None:
             self.wish.progress(self.steps, self.steps)
-
-
-SETTINGS: dict[str, Any] = {"ignore_eos": True, "detokenize": False}
-
-
-async def draw_steered(
-    client: Client,
-    prompt: Prompt,
-    asking: Asking,
-    writing: Writing,
-    end_tokens: Sequence[int],
-    rule: Pruning,
-    stopped: Callable[[list[int]], bool] | None,
-    complete: Callable[[Continuation], Continuation],
-) -> list[Continuation]:
-    """Draw candidates of a prompt, some of which a rule ends early.
-
-    Args:
-        client: vLLM's.
-        prompt: the prompt.
-        asking: what is recorded of a candidate in all.
-        writing: where their numbers go.
-        end_tokens: ids that end one.
-        rule: decides at its checkpoints.
-        stopped: says of the tokens so far whether to end there.
-        complete: what is kept of one that has ended, for the rule to judge.
-    """
-    _, n, steps = writing.rows.shape
-    split = len(writing.rows) - 2 * writing.top
-    signals = writing.rows[:split]
-    drawn = Drawn(n, end_tokens, stopped)
-    at = 0
-    for end in [*(t for t in range(1, steps) if rule.due(t)), steps]:
-        settings = {"max_tokens": end - at, "stop_token_ids": list(end_tokens)} | SETTINGS
-        work = []
-        for i in drawn.alive:
-            request = replace(asking, length=end - at, index=i, done=at)
-            part = Part(writing, i, at, last=end == steps)
-            follows = prompt.followed_by(drawn.ids[i])
-            work.append(client.ask(follows, request, part=part, **settings))
-        answers = [one for (one,) in await together(work, len(work))]
-        if prompt.blind:
-            signals[SIGNALS.index("visual_lookback")] = 0.0  # for the rule too
-        drawn.take([one.token_ids for one in answers])
-        at = end
-        if at == steps or not drawn.alive:
-            break
-        found = [complete(one) for one in drawn.continuations(signals)]
-        drawn.end(rule.decide(at, drawn.drafts(found)).ends)
-        writing.settle(drawn)
-    return drawn.continuations(signals, likeliest_of(writing.rows[split:]))

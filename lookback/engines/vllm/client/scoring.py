@@ -1,4 +1,4 @@
-"""Score given responses, each read after the prompt whose blocks they share; and the self-check."""
+"""Score given responses, each read after the prompt, whose blocks they share; the self-check."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from lookback.engines.common.continuations import (
     response_ids,
     with_end,
 )
-from lookback.engines.vllm.client.calls import together
+from lookback.engines.vllm.client.client import gather_ordered
 from lookback.engines.vllm.client.results import checked, continuation
-from lookback.engines.vllm.tap_request import Asking, runs
+from lookback.engines.vllm.tap_request import TapRequest, runs
 from lookback.engines.vllm.worker.self_test import TOLERANCE
 from lookback.signals import SIGNALS
 
@@ -50,23 +50,22 @@ async def score(
         ids = [with_end(engine.prompter, one, engine.end_tokens) for one in ids]
     engine.prompts.room(prompt, max(map(len, ids)))
     work = (read(engine, prompt, one, by_layer) for one in ids)
-    found = await together(work, len(ids), progress=progress)
+    found = await gather_ordered(work, len(ids), progress=progress)
     texts = [one if isinstance(one, str) else None for one in given]
     return make_candidates(engine, engine.prompter, conversation, source, prompt.ids, found, texts)
 
 
 async def read(engine: VllmEngine, prompt: Prompt, ids: list[int], by_layer: bool) -> Continuation:
-    """The signals of one response: it is read as if it were a part of the prompt.
+    """Return the signals of one response, read as if it were a part of the prompt.
 
-    Rows whose keys are cached already are not worked out: then it is read once more, without
-    the cache.
+    Rows whose keys are cached already are not computed: then it is read again without the cache.
     """
-    asking = Asking("", prompt.source, len(ids), given=ids, by_layer=by_layer)
+    tap_request = TapRequest("", prompt.source, len(ids), given=ids, by_layer=by_layer)
     ways: list[dict[str, Any]] = [{}, {"skip_reading_prefix_cache": True}]
     for settings in ways:
         (answer,) = await engine.client.ask(
             prompt.followed_by(ids[:-1]),
-            asking,
+            tap_request,
             max_tokens=1,
             ignore_eos=True,
             detokenize=False,
@@ -98,17 +97,17 @@ async def refuse_wrong_numbers(engine: VllmEngine) -> None:
 
 
 async def compare(engine: VllmEngine) -> Check:
-    """The attention on the source in each layer, prompt and a few tokens: tap and plain."""
+    """Compare the attention on the source, of a prompt and a few tokens: tap and plain."""
     what = "attention on the source, layer by layer, against a plain softmax of queries and keys"
     client = engine.client
     dtype = str(client.llm.model_config.dtype).removeprefix("torch.")
     prompt = await engine.prompts.of(Conversation.of(_picture(), "?"), None)
     rendered = prompt.rendered | {"cache_salt": f"lookback-check-{perf_counter()}"}
-    asking = Asking("", prompt.source, TOKENS, seed=0)
+    tap_request = TapRequest("", prompt.source, TOKENS, seed=0)
     await client.llm.collective_rpc("lookback_watch", args=(True,))
     try:
         settings: dict[str, Any] = {"max_tokens": TOKENS, "ignore_eos": True, "detokenize": False}
-        await client.ask(rendered, asking, **settings)
+        await client.ask(rendered, tap_request, **settings)
     finally:
         seen = await client.llm.collective_rpc("lookback_watch", args=(False,))
     rows = np.array([row for worker in seen for row in worker])
@@ -120,7 +119,7 @@ async def compare(engine: VllmEngine) -> Check:
 
 
 def check(engine: VllmEngine, progress: Progress | None = None) -> CheckReport:
-    """All comparisons."""
+    """Run all comparisons."""
     tell = progress or (lambda done, total: None)
     checks: list[Check] = []
     for number, one in enumerate((compare, scored_again, _marked), start=1):
@@ -142,7 +141,7 @@ def check(engine: VllmEngine, progress: Progress | None = None) -> CheckReport:
 
 
 async def scored_again(engine: VllmEngine) -> Check:
-    """What was drawn, together, has the same signals when it is given, each by itself."""
+    """Compare candidates that were drawn together with the same ones, scored one by one."""
     what = "candidates that were drawn, scored again"
     drawn = (await engine.asample(_picture(), "?", 4, seed=0, max_new_tokens=8)).scorable()
     if not len(drawn):
@@ -161,7 +160,7 @@ async def scored_again(engine: VllmEngine) -> Check:
 
 
 async def _marked(engine: VllmEngine) -> Check:
-    """vLLM's places of the image are those of the image's tokens."""
+    """Compare vLLM's places of the image with those of the image's token."""
     what = "the image's tokens, by vLLM's places and by their id"
     prompt = await engine.prompts.of(Conversation.of(_picture(), "?"), None)
     token = engine.prompter.media_tokens["image"]

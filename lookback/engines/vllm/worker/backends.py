@@ -1,4 +1,4 @@
-"""The attention kernels of vLLM, asked once more: what share of a row's attention is on the source?
+"""Attention mass on the source by a second call of vLLM's attention kernels.
 
 A kernel's output is its attention weights times the values. With an *indicator* in place of the
 values, 1 in the cache slots of source tokens and 0 elsewhere, the output is the attention mass on
@@ -7,7 +7,7 @@ what the cache shares or keeps (prefix caching, chunked prefill, several candida
 preemption) holds for it too.
 
 Each kernel has an adapter: where its values lie in memory, and how it is called. Only the rows that
-predict a recorded token are asked: the last ones of each request.
+predict a recorded token are read: the last ones of each request.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from torch import Tensor
 
 @dataclass
 class Tail:
-    """The rows to ask about, of the requests of one step: the last ones of each.
+    """The rows to read, of the requests of one step: the last ones of each.
 
     Attributes:
-        rows: where they are among the step's tokens; None if all of them are asked about.
+        rows: where they are among the step's tokens; None for all of them.
         starts: where each request's rows begin among them, (requests + 1,), int32.
         longest: the most rows that a request has.
-        table: the blocks that are asked about, (requests, blocks); None for all of a request's.
+        table: the blocks to attend to, (requests, blocks); None for all of a request's.
         lengths: how many tokens they have, (requests,); None for all.
         causal: whether the rows are the last ones of these tokens.
-        plans: an adapter's own notes.
+        plans: scheduler metadata of an adapter's kernel.
     """
 
     rows: Tensor | None
@@ -42,31 +42,28 @@ class Tail:
     plans: dict[Any, Any] = field(default_factory=dict)
 
     def table_of(self, metadata: Any) -> Tensor:
-        """The blocks."""
-        found: Tensor = metadata.block_table if self.table is None else self.table
-        return found
+        table: Tensor = metadata.block_table if self.table is None else self.table
+        return table
 
     def lengths_of(self, metadata: Any) -> Tensor:
-        """Their tokens."""
-        found: Tensor = metadata.seq_lens if self.lengths is None else self.lengths
-        return found
+        lengths: Tensor = metadata.seq_lens if self.lengths is None else self.lengths
+        return lengths
 
     def causal_of(self, metadata: Any) -> Any:
-        """As the step's own, or not at all."""
         return metadata.causal if self.causal else False
 
 
 class Backend(Protocol):
-    """What an adapter does."""
+    """The adapter of an attention kernel."""
 
     def write(self, layer: Any, kv_cache: Tensor, metadata: Any, marks: Tensor) -> None:
-        """Put marks of a step's tokens, (tokens, 3), into the slots that the tokens are put in."""
+        """Write marks of a step's tokens, (tokens, 3), to the slots of the tokens."""
         ...
 
     def attend(
         self, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any, tail: Tail
     ) -> Tensor:
-        """The attention of the tail's rows on what is marked: (rows, heads, 3 or more)."""
+        """Return the attention of the tail's rows on marked tokens: (rows, heads, 3 or more)."""
         ...
 
 
@@ -84,24 +81,16 @@ class CPU:
         self._layers: dict[int, Tensor] = {}
 
     def write(self, layer: Any, kv_cache: Tensor, metadata: Any, marks: Tensor) -> None:
-        """By the operation that writes keys and values; its keys are nobody's."""
         keys, values = self._caches(kv_cache)
         count, (_, heads, _, size) = len(marks), values.shape
         value = kv_cache.new_zeros(count, heads, size)
         value[..., : marks.shape[1]] = marks[:, None]
-        self.ops.cpu_attn_reshape_and_cache(
-            value,
-            value,
-            keys,
-            values,
-            metadata.slot_mapping[:count],
-            layer.isa,
-        )
+        slots = metadata.slot_mapping[:count]
+        self.ops.cpu_attn_reshape_and_cache(value, value, keys, values, slots, layer.isa)
 
     def attend(
         self, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any, tail: Tail
     ) -> Tensor:
-        """The same call as the layer's own, with another value cache."""
         impl = layer.impl
         keys = self._keys(kv_cache)
         _, values = self._caches(kv_cache)
@@ -127,21 +116,20 @@ class CPU:
         return out
 
     def _keys(self, kv_cache: Tensor) -> Tensor:
-        """A layer's keys: asked for in each step, so kept."""
         place = kv_cache.data_ptr()
         if place not in self._layers:
             self._layers[place], _ = _halves(kv_cache)
         return self._layers[place]
 
     def _caches(self, kv_cache: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys that nobody reads, and the indicator, of caches of this shape."""
+        """Return keys that nobody reads, and the indicator, of caches of this shape."""
         shape = tuple(kv_cache.shape)
         if shape not in self._indicator:
             self._indicator[shape] = _halves(kv_cache.new_zeros(shape))
         return self._indicator[shape]
 
     def _plan(self, layer: Any, query: Tensor, metadata: Any, tail: Tail) -> Tensor:
-        """How the kernel shares out the work; the step's own if all of it is asked about."""
+        """Return the kernel's schedule: the step's own if all of its rows and keys are read."""
         if tail.rows is None and tail.table is None:
             plan: Tensor = metadata.scheduler_metadata
             return plan
@@ -163,12 +151,12 @@ class CPU:
                 dynamic_causal=metadata.dynamic_causal,
                 kv_cache_dtype=impl.kv_cache_dtype,
             )
-        found: Tensor = tail.plans[key]
-        return found
+        own: Tensor = tail.plans[key]
+        return own
 
 
 def _halves(kv_cache: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys and values of `CPU_ATTN`'s cache, (blocks, heads, block size, head size) each."""
+    """Return keys and values of `CPU_ATTN`'s cache, (blocks, heads, block size, head size)."""
     blocks, heads, size, _ = kv_cache.shape
     keys, values = kv_cache.view(blocks, heads, 2 * size, -1).chunk(2, dim=2)
     return keys, values
@@ -181,13 +169,13 @@ class _Paged:
         self._indicator: dict[tuple[int, ...], Tensor] = {}
 
     def write(self, layer: Any, kv_cache: Tensor, metadata: Any, marks: Tensor) -> None:
-        """The same in every head; what is behind the marks stays 0."""
+        # The same in every head; what is behind the marks stays 0.
         flat = self._values(kv_cache).flatten(0, 1)
         slots = metadata.slot_mapping[: len(marks)]
         flat[slots, :, : marks.shape[1]] = marks.to(flat)[:, None]
 
     def _values(self, kv_cache: Tensor) -> Tensor:
-        """The indicator of caches of this shape, (blocks, block size, heads, head size)."""
+        """Return the indicator of caches of this shape, (blocks, block size, heads, head size)."""
         blocks, heads, size, twice = kv_cache.shape
         key = tuple(kv_cache.shape)
         if key not in self._indicator:
@@ -197,7 +185,7 @@ class _Paged:
     def _arguments(
         self, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any, tail: Tail
     ) -> dict[str, Any]:
-        """What both functions take, by the same names."""
+        """Return what both functions take, by the same names."""
         impl = layer.impl
         return {
             "q": query,
@@ -222,7 +210,6 @@ class FlashAttention(_Paged):
     def attend(
         self, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any, tail: Tail
     ) -> Tensor:
-        """By the same varlen function as the layer's own."""
         from vllm.v1.attention.backends.fa_utils import flash_attn_varlen_func
 
         impl = layer.impl
@@ -243,7 +230,6 @@ class Triton(_Paged):
     def attend(
         self, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any, tail: Tail
     ) -> Tensor:
-        """By the same unified kernel as the layer's own, in its plain form."""
         from vllm.v1.attention.ops.triton_unified_attention import unified_attention
 
         impl = layer.impl

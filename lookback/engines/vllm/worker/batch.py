@@ -1,4 +1,4 @@
-"""The requests of vLLM's batch as the tap sees them; made anew only when the batch changes."""
+"""The requests of vLLM's batch as the tap sees them, rebuilt only when the batch changes."""
 
 from __future__ import annotations
 
@@ -10,42 +10,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookback.engines.common.logits import streams
-from lookback.engines.vllm.tap_request import Asking, mask_of
+from lookback.engines.vllm.tap_request import TapRequest, mask_of
 from lookback.engines.vllm.worker.ledger import Ledger, Place, Record
 
 
 @dataclass
 class Request:
-    """What the tap knows of a request that is being worked on.
+    """A request in vLLM's batch.
 
     Attributes:
-        source: of its prompt's tokens, which are the source.
+        source: which of its prompt's tokens are the source.
         first: the row that predicts the first token of the response.
-        asking: what is asked for it, if anything.
-        record: where its numbers go, if any do.
+        tap_request: what to record, if anything.
+        record: where its signals go, if any do.
         uniform: its random numbers, if the tap draws its tokens.
     """
 
     source: NDArray[np.bool_]
     first: int
-    asking: Asking | None = None
+    tap_request: TapRequest | None = None
     record: Record | None = None
     uniform: NDArray[np.float32] | None = None
 
     @property
     def given(self) -> bool:
-        """Whether its response is there already."""
-        return self.asking is not None and self.asking.given is not None
+        """Whether its response is given, not drawn."""
+        return self.tap_request is not None and self.tap_request.given is not None
 
 
 class Requests:
-    """All requests that a worker knows, by vLLM's names for them.
-
-    Args:
-        runner: vLLM's model runner.
-        ledger: where numbers go.
-        layers: how many the decoder has.
-    """
+    """All requests of a worker, by vLLM's names for them."""
 
     def __init__(self, runner: Any, ledger: Ledger, layers: int) -> None:
         self.runner, self.ledger, self.layers = runner, ledger, layers
@@ -55,57 +49,52 @@ class Requests:
         return len(self._known)
 
     def get(self, name: str) -> Request:
-        """What is known of one, worked out when it is first seen."""
+        """Return a request, made when it is first seen."""
         if name not in self._known:
             self._known[name] = self._new(name, self.runner.requests[name])
         return self._known[name]
 
     def forget_ended(self) -> None:
-        """Let go of those that vLLM has let go of."""
-        there = self.runner.requests
-        if len(self._known) > len(there):
-            self._known = {name: one for name, one in self._known.items() if name in there}
+        """Drop the requests that vLLM has dropped."""
+        current = self.runner.requests
+        if len(self._known) > len(current):
+            self._known = {name: one for name, one in self._known.items() if name in current}
 
     def _new(self, name: str, state: Any) -> Request:
         length = len(state.prompt_token_ids)
         params = state.sampling_params
-        asking = Asking.of(params.extra_args) if params is not None else None
+        tap_request = TapRequest.of(params.extra_args) if params is not None else None
         source = placeholders(state.mm_features, length)
-        if asking is None:
+        if tap_request is None:
             return Request(source, length - 1)
         # vLLM calls the candidates of one request 0_<its name>, 1_<its name>, ...
         numbered = re.match(r"(\d+)_", name)
         index = int(numbered[1]) if numbered else 0
-        room = params.max_tokens if asking.length is None else asking.length
+        room = params.max_tokens if tap_request.length is None else tap_request.length
         return Request(
-            source if asking.source is None else mask_of(asking.source, length),
-            length - (1 if asking.given is None else len(asking.given)),
-            asking,
+            source if tap_request.source is None else mask_of(tap_request.source, length),
+            length - (1 if tap_request.given is None else len(tap_request.given)),
+            tap_request,
             self.ledger.open(
-                f"{asking.key}/{index}",
+                f"{tap_request.key}/{index}",
                 room,
-                self.layers if asking.by_layer else None,
-                asking.top,
+                self.layers if tap_request.by_layer else None,
+                tap_request.top,
             ),
-            stream(asking, index if asking.index is None else asking.index, room),
+            stream(tap_request, index if tap_request.index is None else tap_request.index, room),
         )
 
 
 class Batch:
     """The requests of a batch, in its order.
 
-    Args:
-        names: vLLM's names for them.
-        requests: what is known of them.
-
     Attributes:
-        requests: those.
         prompts: (B,), how many tokens the prompt of each has.
         firsts: (B,), the row that predicts the first token of each response.
-        given: whether any response is there already.
+        given: whether any response is given.
         wanted: whether anything is recorded of any.
-        drawing: the rows that draw from streams of ours, by their settings, with their random
-            numbers (rows, T).
+        drawing: the rows whose tokens the tap draws, by their settings, with their random numbers
+            (rows, T).
     """
 
     def __init__(self, names: list[str], requests: list[Request]) -> None:
@@ -118,7 +107,7 @@ class Batch:
         self.drawing = _drawing(requests)
 
     def places(self, ends: NDArray[Any]) -> list[Place | None]:
-        """Where the number of each request's last row goes; `ends`: behind it."""
+        """Return where the signals of each request's last row go; `ends`: behind it."""
         tokens = (ends - 1 - self.firsts).tolist()
         return [
             None if record is None else record.at(token)
@@ -131,9 +120,11 @@ def _drawing(
 ) -> list[tuple[tuple[Any, ...], NDArray[np.intp], NDArray[np.float32]]]:
     alike: dict[tuple[Any, ...], list[int]] = {}
     for row, one in enumerate(requests):
-        if one.uniform is not None and one.asking is not None:
-            asking = one.asking
-            alike.setdefault((asking.temperature, asking.top_p, asking.top_k), []).append(row)
+        if one.uniform is not None and one.tap_request is not None:
+            tap_request = one.tap_request
+            alike.setdefault(
+                (tap_request.temperature, tap_request.top_p, tap_request.top_k), []
+            ).append(row)
     groups = []
     for settings, rows in alike.items():
         numbers = [found for row in rows if (found := requests[row].uniform) is not None]
@@ -144,16 +135,16 @@ def _drawing(
     return groups
 
 
-def stream(asking: Asking, index: int, length: int) -> NDArray[np.float32] | None:
-    """The random numbers of a candidate, if the tap draws its tokens."""
-    if asking.seed is None or asking.given is not None:
+def stream(tap_request: TapRequest, index: int, length: int) -> NDArray[np.float32] | None:
+    """Return the random numbers of a candidate, if the tap draws its tokens."""
+    if tap_request.seed is None or tap_request.given is not None:
         return None
-    found = streams(asking.seed, 1, asking.done + length, index)[0, asking.done :]
-    return np.asarray(found, np.float32)
+    numbers = streams(tap_request.seed, 1, tap_request.done + length, index)[0, tap_request.done :]
+    return np.asarray(numbers, np.float32)
 
 
 def placeholders(features: Any, length: int) -> NDArray[np.bool_]:
-    """Which tokens of a prompt stand for what an image or a video became."""
+    """Return which tokens of a prompt stand for images and videos."""
     mask = np.zeros(length, dtype=np.bool_)
     for feature in features or ():
         if feature.modality in ("image", "video"):

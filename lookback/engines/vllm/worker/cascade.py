@@ -1,9 +1,9 @@
-"""Candidates of one prompt asked together: its shared blocks once for all of them.
+"""Cascade attention for candidates of one prompt: its shared blocks are read once for all of them.
 
-A kernel that is asked about 25 candidates one by one reads their prompt 25 times. Here the blocks
-that they share are asked about once, with a row for each candidate, and what each has of its own
-apart. Two softmaxes over different keys cannot be joined unless something relates them: the first
-block of the prompt, the *anchor*, is among the keys of both. With W its mass before normalising,
+A kernel that is called for 25 candidates one by one reads their prompt 25 times. Here one call is
+over the blocks that they share, with a row for each candidate, and one over the rest of each. Two
+softmaxes over different keys cannot be joined unless something relates them: the first block of
+the prompt, the *anchor*, is among the keys of both. With W its mass before normalising,
 
     W / Z_shared  and  W / (W + Z_own)
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from lookback.engines.vllm.worker.batch import Batch
 
 LEAST = 2
-"""Blocks that must be shared: the anchor alone would gain nothing."""
+"""Blocks that must be shared: the anchor alone gains nothing."""
 OTHERS, ANCHOR, BOTH = 0, 1, 2
 """What a slot of the indicator says in its first three numbers: that its token is of the source and
 not of the anchor, of the anchor, of both."""
 
 
 def marks(source: Tensor, positions: NDArray[Any], size: int) -> Tensor:
-    """The marks of tokens, (tokens, 3), where blocks have so many tokens."""
+    """Return the marks of tokens, (tokens, 3); `size`: tokens per block."""
     anchor = torch.from_numpy(positions < size)
     return torch.stack([source & ~anchor, anchor, source & anchor], 1)
 
 
 def plain_share(out: Tensor) -> Tensor:
-    """The mass on the source, (rows, heads), of rows that were asked about all their keys."""
+    """Return the mass on the source, (rows, heads), of rows that attended to all their keys."""
     return out[..., OTHERS] + out[..., BOTH]
 
 
@@ -62,13 +62,13 @@ class Groups:
 
     @classmethod
     def of(cls, tables: NDArray[Any], whole: NDArray[Any]) -> Groups | None:
-        """From block tables (B, blocks), and how many blocks of each row's prompt are full."""
-        found: dict[tuple[int, ...], list[int]] = {}
+        """Make it from block tables (B, blocks) and the number of full blocks of each prompt."""
+        by_blocks: dict[tuple[int, ...], list[int]] = {}
         for row in np.flatnonzero(whole >= LEAST):
-            found.setdefault(tuple(tables[row, :LEAST].tolist()), []).append(int(row))
+            by_blocks.setdefault(tuple(tables[row, :LEAST].tolist()), []).append(int(row))
         shared = np.zeros(len(tables), np.int64)
         groups = []
-        for members in found.values():
+        for members in by_blocks.values():
             if len(members) < 2:
                 continue
             least = int(whole[members].min())
@@ -78,9 +78,9 @@ class Groups:
         if not groups:
             return None
         return cls(
-            np.concatenate([np.array(one) for one in groups]),
-            np.array([len(one) for one in groups], np.int32),
-            np.array([one[0] for one in groups]),
+            np.concatenate([np.array(members) for members in groups]),
+            np.array([len(members) for members in groups], np.int32),
+            np.array([members[0] for members in groups]),
             shared,
         )
 
@@ -94,7 +94,7 @@ class Cascade:
         table: of blocks, (B, blocks).
         lengths: of the requests, (B,).
         size: tokens of a block.
-        before: that of the step before, of the same groups: what they share is asked alike.
+        before: that of the step before, of the same groups, whose shared part is reused.
     """
 
     def __init__(
@@ -154,16 +154,16 @@ class Cascade:
     def read(
         self, backend: Backend, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any
     ) -> Tensor:
-        """The mass on the source, (rows, heads); not a number where the anchor has no weight."""
+        """Return the mass on the source, (rows, heads); NaN where the anchor has no weight."""
         own = backend.attend(layer, query, kv_cache, metadata, self.own)
         shared = backend.attend(layer, query[self.rows], kv_cache, metadata, self.shared)
-        found = plain_share(own).float()
-        found[self.rows] = join(shared, own[self.rows])
-        return found
+        mass = plain_share(own).float()
+        mass[self.rows] = join(shared, own[self.rows])
+        return mass
 
 
 def join(shared: Tensor, own: Tensor) -> Tensor:
-    """The mass on the source, (rows, heads), from what both calls say, (rows, heads, 3 or more)."""
+    """Return the mass on the source, (rows, heads), from both calls, (rows, heads, 3 or more)."""
     shared, own = shared[..., :3].float(), own[..., :3].float()
     z_shared, z_own = 1 / shared[..., ANCHOR], 1 / own[..., ANCHOR]  # in units of the anchor
     source = plain_share(shared) * z_shared + own[..., OTHERS] * z_own

@@ -1,4 +1,4 @@
-"""What a vLLM worker can be asked by `collective_rpc`: its extension class.
+"""The extension of vLLM's worker class: LookBack's methods for `collective_rpc`.
 
 Importing this module prepares the worker; vLLM does so before it loads the model.
 """
@@ -21,7 +21,7 @@ class Extension:
     model_runner: Any
 
     def lookback_install(self) -> dict[str, Any]:
-        """Put in the tap, if it is not in already; what it reads."""
+        """Install the tap, unless it is installed, and return what it reads."""
         from lookback.engines.vllm.worker.tap import Tap, TapError, backend_name
 
         tap = getattr(self, "_lookback_tap", None)
@@ -37,36 +37,36 @@ class Extension:
         }
 
     def lookback_switch(self, on: bool) -> None:
-        """Take the tap out or put it in again: what it costs can be measured in one engine."""
+        """Remove the tap or install it again, to measure what it costs in one engine."""
         if on:
-            self._lookback_tap.open()
+            self._lookback_tap.install()
         else:
-            self._lookback_tap.close()
+            self._lookback_tap.remove()
 
     def lookback_take(self, names: list[str]) -> dict[str, Packed]:
-        """The numbers of some responses, which are then forgotten here."""
+        """Return the signals of some responses, and drop them here."""
         return self._lookback_tap.ledger.take(names)
 
     def lookback_peek(self, spans: dict[str, list[int]]) -> dict[str, Packed]:
-        """The numbers of some tokens of responses that are being written."""
+        """Return the signals of some tokens of responses that are being written."""
         return self._lookback_tap.ledger.peek(spans)
 
     def lookback_drop(self, key: str) -> None:
-        """Forget a request that was given up."""
+        """Drop the signals of a request that was aborted."""
         self._lookback_tap.ledger.drop(key)
 
     def lookback_held(self) -> dict[str, int]:
-        """What the tap keeps: responses that nobody fetched, and requests that it knows."""
+        """Return how many responses and requests the tap keeps."""
         tap = self._lookback_tap
         return {"responses": len(tap.ledger), "requests": len(tap.requests)}
 
     def lookback_watch(self, on: bool) -> list[tuple[int, float, float]] | None:
-        """Begin or end a self-test: (layer, tap, plain computation) of each row that was asked."""
-        from lookback.engines.vllm.worker.self_test import Plain
+        """Begin a self-test, or end it and return (layer, tap, plain computation) of each row."""
+        from lookback.engines.vllm.worker.self_test import SelfTest
 
         tap = self._lookback_tap
         if on:
-            tap.watch = Plain(tap)
+            tap.self_test = SelfTest(tap)
             return None
-        found, tap.watch = tap.watch.found, None
-        return list(found)
+        results, tap.self_test = tap.self_test.results, None
+        return list(results)

@@ -1,8 +1,8 @@
-"""The numbers of requests in one worker, until they are fetched.
+"""The signals of requests in one worker, until they are fetched.
 
-Attention is filed when a step's pass ends, what the logits say when its tokens are drawn. Both are
-filed by the place of the token in its response, so that a step that is done twice (a request that
-lost its blocks and was taken up again) is filed twice in one place.
+Attention is filed when a step's pass ends, statistics of the logits when its tokens are drawn. Both
+are filed by the token's position in its response: a step that is done twice (for a request that was
+preempted) is filed twice in one place.
 """
 
 from __future__ import annotations
@@ -16,18 +16,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 MOST = 2**17
-"""Responses that are kept, written or not yet fetched; beyond, the oldest is forgotten.
-
-More than can be in flight: those of a request that is given up are dropped by name.
-"""
+"""Responses that are kept; beyond that, the oldest is dropped. More than can be in flight."""
 EVERY = 32
-"""Steps whose numbers may wait on the device."""
+"""Steps whose signals may wait on the device."""
 Floats = NDArray[np.float32]
 
 
 @dataclass
 class Record:
-    """What one worker saw of one response.
+    """What one worker recorded of one response.
 
     Attributes:
         looks: (T,) or (T, L): this worker's part of the attention on the source, a mean over all
@@ -43,16 +40,16 @@ class Record:
 
     @classmethod
     def empty(cls, length: int, layers: int | None, top: int = 0) -> Record:
-        """Nothing seen yet: NaN."""
+        """Make a record of NaN."""
         shapes = ((length,) if layers is None else (length, layers), (length, 3), (length, 2 * top))
         return cls(*(np.full(shape, np.nan, np.float32) for shape in shapes))
 
     def at(self, token: int) -> Place | None:
-        """The place of a token; None before the response begins, or beyond what is kept."""
+        """Return the place of a token; None before the response begins, or beyond its room."""
         return (self, token) if 0 <= token < len(self.stats) else None
 
     def to_bytes(self, tokens: slice = slice(None)) -> Packed:
-        """What is sent of some of its tokens: looks, stats and top."""
+        """Return looks, stats and top of some of its tokens."""
         return (
             self.looks[tokens].tobytes(),
             self.stats[tokens].tobytes(),
@@ -62,7 +59,7 @@ class Record:
 
 Packed = tuple[bytes, bytes, bytes]
 Place = tuple[Record, int]
-"""Where a number goes: whose record, and which token of the response."""
+"""Where signals go: the record, and which token of the response."""
 
 
 class Ledger:
@@ -76,7 +73,7 @@ class Ledger:
         return len(self._records)
 
     def open(self, name: str, length: int, layers: int | None, top: int = 0) -> Record:
-        """The record of a response, new if it is not known."""
+        """Return the record of a response, made if there is none."""
         if name not in self._records:
             while len(self._records) >= MOST:
                 self._records.popitem(last=False)
@@ -84,7 +81,7 @@ class Ledger:
         return self._records[name]
 
     def file(self, kind: str, places: list[Place], values: Tensor) -> None:
-        """Numbers for tokens: `looks` (R, L), `stats` (R, 3) or `top` (R, 2, k).
+        """File values for tokens: `looks` (R, L), `stats` (R, 3) or `top` (R, 2, k).
 
         They may stay on the device. A record that wants fewer likeliest tokens takes the first.
         """
@@ -109,16 +106,12 @@ class Ledger:
         self._waiting = []
 
     def take(self, names: Sequence[str]) -> dict[str, Packed]:
-        """Records as bytes, which leave the ledger; what is not there is left out."""
+        """Remove records and return them as bytes, as far as they are there."""
         self._settle()
-        found = {name: self._records.pop(name) for name in names if name in self._records}
-        return {name: one.to_bytes() for name, one in found.items()}
+        return {name: self._records.pop(name).to_bytes() for name in names if name in self._records}
 
     def peek(self, spans: Mapping[str, Sequence[int]]) -> dict[str, Packed]:
-        """Some tokens, (start, end), of records that stay; what is not there is left out.
-
-        Numbers that wait on the device are fetched: of all that peek between two steps, once.
-        """
+        """Return some tokens, (start, end), of records that stay, as far as they are there."""
         self._settle()
         return {
             name: self._records[name].to_bytes(slice(*span))
@@ -127,6 +120,6 @@ class Ledger:
         }
 
     def drop(self, key: str) -> None:
-        """Forget all candidates of a request."""
+        """Drop all candidates of a request."""
         for name in [name for name in self._records if name.startswith(f"{key}/")]:
             del self._records[name]

@@ -1,7 +1,7 @@
-"""The sampler in a vLLM worker: the project's own random streams, and what the logits say.
+"""The sampler in a vLLM worker: LookBack's random streams, and statistics of the logits.
 
-Candidate i of a question draws from the stream (seed, i), as in every engine of the project,
-whatever else is in the batch. Requests of others are vLLM's own sampler's, untouched.
+Candidate i of a question draws from the stream (seed, i), as in every engine of LookBack, whatever
+else is in the batch. Other requests go to vLLM's own sampler unchanged.
 """
 
 from __future__ import annotations
@@ -20,29 +20,22 @@ if TYPE_CHECKING:
     from lookback.engines.vllm.worker.tap import Step, Tap
 
 
-class Sampling:
-    """Wraps a sampler.
-
-    Args:
-        tap: knows the step.
-        sampler: vLLM's.
-    """
+class TapSampler:
+    """Wraps vLLM's sampler."""
 
     def __init__(self, tap: Tap, sampler: Any) -> None:
         self.tap = tap
         self._sampler = sampler
         self._sample = sampler.forward
 
-    def open(self) -> None:
-        """Put it in."""
+    def install(self) -> None:
         self._sampler.forward = self._forward
 
-    def close(self) -> None:
-        """Take it out."""
+    def remove(self) -> None:
         del self._sampler.forward
 
     def _forward(self, logits: Tensor, sampling_metadata: Any, *args: Any, **kwargs: Any) -> Any:
-        """Tokens for every row of the batch."""
+        """Return tokens for every row of the batch, and file their statistics."""
         from vllm.v1.outputs import SamplerOutput
 
         step, self.tap.step = self.tap.step, None
@@ -51,21 +44,21 @@ class Sampling:
         rows, tokens = self._draw(logits, step)
         asks = sampling_metadata.max_num_logprobs, sampling_metadata.logprob_token_ids
         if len(rows) == len(logits) and asks[0] is None and not asks[1]:
-            found = SamplerOutput(tokens.int()[:, None], None)
+            output = SamplerOutput(tokens.int()[:, None], None)
         else:
             raw = logits.clone()  # the sampler writes into its logits
-            found = self._sample(logits, sampling_metadata, *args, **kwargs)
+            output = self._sample(logits, sampling_metadata, *args, **kwargs)
             logits = raw
             if len(rows):
                 where = torch.from_numpy(rows).to(logits.device)
-                found.sampled_token_ids[where, 0] = tokens.to(found.sampled_token_ids.dtype)
-        self._file(logits, step, found.sampled_token_ids[:, 0])
-        return found
+                output.sampled_token_ids[where, 0] = tokens.to(output.sampled_token_ids.dtype)
+        self._file(logits, step, output.sampled_token_ids[:, 0])
+        return output
 
     def _draw(self, logits: Tensor, step: Step) -> tuple[NDArray[np.intp], Tensor]:
-        """The rows that draw from streams of ours, and their tokens, in the order of the batch.
+        """Return the rows that draw from LookBack's streams and their tokens, in batch order.
 
-        Of a prompt that is still being read, the token is nobody's.
+        Of a prompt that is still being read, the token is not used.
         """
         tokens = torch.zeros(len(logits), dtype=torch.long, device=logits.device)
         groups = step.batch.drawing
@@ -74,17 +67,17 @@ class Sampling:
             place = place.clip(0, numbers.shape[1] - 1)
             uniform = torch.from_numpy(numbers[np.arange(len(rows)), place]).to(logits.device)
             part = _take(logits, rows)
-            found = draw(next_token_probs(part, *settings), uniform)
-            tokens[torch.from_numpy(rows).to(logits.device)] = found
+            drawn = draw(next_token_probs(part, *settings), uniform)
+            tokens[torch.from_numpy(rows).to(logits.device)] = drawn
         if not groups:
             return np.empty(0, np.intp), tokens[:0]
         ours = np.sort(np.concatenate([rows for _, rows, _ in groups]))
         return ours, _take(tokens, ours)
 
     def _file(self, logits: Tensor, step: Step, tokens: Tensor) -> None:
-        """What the raw logits say of the tokens that were taken.
+        """File statistics of the raw logits for the drawn tokens.
 
-        A given response's rows were read with the others', before its one token was drawn.
+        Those of a given response were filed after the pass.
         """
         unfinished = self.tap.runner.discard_request_mask.np
         places: list[Place] = []
@@ -101,14 +94,14 @@ class Sampling:
             self._file_top(logits, rows, places)
 
     def _file_top(self, logits: Tensor, rows: list[int], places: list[Place]) -> None:
-        """The likeliest tokens, of those rows whose records want them."""
+        """File the likeliest tokens of the rows whose records want them."""
         most = max(record.top.shape[1] // 2 for record, _ in places)
         if most == 0:
             return
-        asked = [i for i, (record, _) in enumerate(places) if record.top.shape[1]]
-        ids, log_prob = likeliest(_take(logits, np.array([rows[i] for i in asked])), most)
-        found = torch.stack([log_prob, ids.float()], 1)
-        self.tap.ledger.file("top", [places[i] for i in asked], found)
+        wanted = [i for i, (record, _) in enumerate(places) if record.top.shape[1]]
+        ids, log_prob = likeliest(_take(logits, np.array([rows[i] for i in wanted])), most)
+        values = torch.stack([log_prob, ids.float()], 1)
+        self.tap.ledger.file("top", [places[i] for i in wanted], values)
 
 
 def _take(values: Tensor, rows: NDArray[np.intp]) -> Tensor:

@@ -1,7 +1,7 @@
-"""Is what the tap reads true for this model, here? The plain computation, in the worker.
+"""Compare the tap with a plain computation, in the worker.
 
 While a request is alone in the engine, each layer's queries and keys are kept, and the attention of
-the rows asked about is worked out from them with nothing but a softmax.
+the rows asked about is computed from them with nothing but a softmax.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2}
 """Of a layer's attention on the source, in [0, 1]; half precision rounds each head's."""
 
 
-class Plain:
-    """Watches a tap; `found` has a row (layer, tap, plain) for each row and layer."""
+class SelfTest:
+    """Sees what a tap sees; `results` has (layer, tap, plain) for each row and layer."""
 
     def __init__(self, tap: Tap) -> None:
         self.tap = tap
-        self.found: list[tuple[int, float, float]] = []
+        self.results: list[tuple[int, float, float]] = []
         self._keys: dict[int, Tensor] = {}
         self._source = torch.empty(0, dtype=torch.bool)
 
     def __call__(self, number: int, layer: Any, query: Tensor, key: Tensor, shares: Tensor) -> None:
-        """Of one layer: the queries of the rows, the keys of the step's tokens, what the tap says.
+        """Compute the same for one layer of a step.
 
         Args:
             number: of the layer.
             layer: its attention.
             query: (rows, heads, D).
             key: (tokens, key heads, D).
-            shares: (rows, heads).
+            shares: (rows, heads), what the tap read.
         """
         step = self.tap.step
         assert step is not None
@@ -49,16 +49,16 @@ class Plain:
         mass = weights[..., self._source.to(weights.device)].sum(-1)  # (heads, rows)
         plain, tapped = mass.mean(0), shares.float().mean(1)
         pairs = zip(tapped.tolist(), plain.tolist(), strict=True)
-        self.found += [(number, one, other) for one, other in pairs]
+        self.results += [(number, one, other) for one, other in pairs]
 
 
 def attention(query: Tensor, keys: Tensor, impl: Any) -> Tensor:
-    """Attention weights of the last rows of a text, (heads, rows, tokens), by their definition.
+    """Return attention weights of a text's last rows, (heads, rows, tokens), by their definition.
 
     Args:
         query: (rows, heads, D).
         keys: of the whole text, (tokens, key heads, D).
-        impl: knows scale, soft cap, window, sinks and slopes.
+        impl: has scale, soft cap, window, sinks and slopes.
     """
     rows, heads, _ = query.shape
     tokens = len(keys)
@@ -85,7 +85,7 @@ def attention(query: Tensor, keys: Tensor, impl: Any) -> Tensor:
 
 
 def _window(window: Any) -> int | None:
-    """How many tokens a row sees, itself among them; backends write it in two ways."""
+    """Return how many tokens a row sees, itself included; backends write it in two ways."""
     if window is None:
         return None
     if isinstance(window, int):

@@ -1,8 +1,8 @@
 """The tap in a vLLM worker: wraps one pass, each decoder layer's attention, and the sampler.
 
-Before a pass it notes which of the step's tokens are the source and which rows are asked about.
-After each layer's attention it asks the same kernel for these rows' mass on the source
-(`backends`). What comes of it is filed by response and token (`ledger`).
+Before a pass it notes which of the step's tokens are the source and which rows to read. After each
+layer's attention it calls the same kernel for these rows' mass on the source (`backends`). The
+results are filed by response and token (`ledger`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from lookback.engines.vllm.worker.backends import BACKENDS, Tail
 from lookback.engines.vllm.worker.batch import Batch, Requests
 from lookback.engines.vllm.worker.cascade import Cascade, Groups, marks, plain_share
 from lookback.engines.vllm.worker.ledger import Ledger, Place
-from lookback.engines.vllm.worker.sampler import Sampling
+from lookback.engines.vllm.worker.sampler import TapSampler
 
 LOGITS = 2**25
-"""Logits that are worked out at a time for responses that are given."""
+"""Logits that are computed at a time for given responses."""
 
 
 @dataclass
@@ -33,15 +33,14 @@ class Step:
     """One pass over some tokens of some requests.
 
     Attributes:
-        batch: the requests.
-        ends: (B,), how many tokens of each are known behind this pass.
+        ends: (B,), how many tokens each request has after this pass.
         source: (tokens,), which of the pass's tokens are the source.
-        positions: (tokens,), where they stand in their requests.
-        tail: the rows asked about.
-        places: where the number of each such row goes; None for a row that nobody wants.
+        positions: (tokens,), their positions in their requests.
+        tail: the rows to read.
+        places: where the signals of each such row go; None for a row that is not recorded.
         shares: of each layer so far, (rows, heads of this worker).
         written: metadata whose slots were marked, by id: alive as long as the step.
-        cascade: how rows that share blocks are asked about together, if they are.
+        cascade: reads rows that share blocks together, if there are any.
     """
 
     batch: Batch
@@ -61,7 +60,7 @@ class Step:
 
 
 class TapError(RuntimeError):
-    """A model or setting of vLLM that the tap cannot read; the message says which."""
+    """A model or setting of vLLM that the tap cannot read."""
 
 
 class Tap:
@@ -85,28 +84,26 @@ class Tap:
         self.step: Step | None = None
         self.cascades = len(runner.kv_cache_config.kv_cache_groups) == 1
         self._last: Cascade | None = None
-        self.watch: Any = None  # sees each layer's queries, keys and shares, in a self-test
+        self.self_test: Any = None  # sees each layer's queries, keys and shares, if there is one
         self._batch = Batch([], [])
         self._pass = runner._model_forward
-        self.sampling = Sampling(self, runner.sampler)
-        self.open()
+        self.sampler = TapSampler(self, runner.sampler)
+        self.install()
 
-    def open(self) -> None:
-        """Put it in."""
+    def install(self) -> None:
         self.runner._model_forward = self._forward
         for number, layer in enumerate(self.layers.values()):
             layer.impl.forward = partial(self._attend, layer.impl.forward, number)
-        self.sampling.open()
+        self.sampler.install()
 
-    def close(self) -> None:
-        """Take it out: what is asked meanwhile leaves no marks in the cache."""
+    def remove(self) -> None:
+        """Undo `install`: requests meanwhile leave no marks in the cache."""
         del self.runner._model_forward
         for layer in self.layers.values():
             del layer.impl.forward
-        self.sampling.close()
+        self.sampler.remove()
 
     def _forward(self, *args: Any, **kwargs: Any) -> Any:
-        """A pass of the model, watched."""
         self.step = step = self._begin()
         try:
             out = self._pass(*args, **kwargs)
@@ -118,7 +115,7 @@ class Tap:
         return out
 
     def _begin(self) -> Step:
-        """What the pass that begins is about."""
+        """Describe the pass that begins."""
         runner = self.runner
         names = runner.input_batch.req_ids
         if names != self._batch.names:
@@ -155,7 +152,7 @@ class Tap:
         )
 
     def _attend(self, original: Any, number: int, layer: Any, *args: Any, **kwargs: Any) -> Any:
-        """A layer's attention, and then the same for the indicator."""
+        """Run a layer's attention, and then the same for the indicator."""
         out = original(layer, *args, **kwargs)
         query, key, _, kv_cache, metadata = args[:5]
         step = self.step
@@ -163,32 +160,32 @@ class Tap:
             return out
         if id(metadata) not in step.written:
             size = kv_cache.shape[2]
-            found = marks(step.source, step.positions, size)
-            self.backend.write(layer, kv_cache, metadata, found)
+            tokens = marks(step.source, step.positions, size)
+            self.backend.write(layer, kv_cache, metadata, tokens)
             step.written[id(metadata)] = metadata
             can = step.wanted and self._can_cascade(step, kv_cache)
             step.cascade = self._last = self._cascade(step, metadata, size) if can else None
         if step.wanted:
             rows = query[: len(step.source)] if step.tail.rows is None else query[step.tail.rows]
-            found = self._share(step, layer, rows, kv_cache, metadata)
-            step.shares[number] = found.sum(1, dtype=torch.float32)
-            if self.watch is not None:
-                self.watch(number, layer, rows, key[: len(step.source)], found)
+            share = self._share(step, layer, rows, kv_cache, metadata)
+            step.shares[number] = share.sum(1, dtype=torch.float32)
+            if self.self_test is not None:
+                self.self_test(number, layer, rows, key[: len(step.source)], share)
         return out
 
     def _can_cascade(self, step: Step, kv_cache: Tensor) -> bool:
-        """One row for each request, one table of blocks, and numbers that can be small.
+        """Whether there is one row for each request and one block table, and not in float16.
 
-        In float16 an anchor with little weight would have none.
+        There an anchor with little weight would have none.
         """
         rows = step.tail.rows is None and step.tail.longest == 1
         return rows and self.cascades and kv_cache.dtype != torch.float16
 
     def _cascade(self, step: Step, metadata: Any, size: int) -> Cascade | None:
-        """How the rows that share blocks are asked about together.
+        """Return the cascade of rows that share blocks, if there are any.
 
-        Who shares which is looked up anew unless the step before was of the same batch and went
-        like this one: whatever was read in between may have got other blocks.
+        The groups are found again unless the step before had the same batch and a cascade:
+        whatever was read in between may have other blocks.
         """
         batch, before = step.batch, self._last
         if before is None or before.batch is not batch:
@@ -204,15 +201,15 @@ class Tap:
     def _share(
         self, step: Step, layer: Any, query: Tensor, kv_cache: Tensor, metadata: Any
     ) -> Tensor:
-        """The mass on the source of the rows asked about, (rows, heads)."""
+        """Return the mass on the source of the step's rows, (rows, heads)."""
         if step.cascade is not None and step.cascade.fits(layer, metadata):
-            found = step.cascade.read(self.backend, layer, query, kv_cache, metadata)
-            if not cheap_to_read(found) or bool(found.isfinite().all()):
-                return found
+            share = step.cascade.read(self.backend, layer, query, kv_cache, metadata)
+            if not cheap_to_read(share) or bool(share.isfinite().all()):
+                return share
         return plain_share(self.backend.attend(layer, query, kv_cache, metadata, step.tail))
 
     def _file(self, step: Step, hidden: Any) -> None:
-        """File what a pass that has ended showed: the mean over all heads of each layer."""
+        """File the attention of a pass that has ended: the mean over all heads of each layer."""
         if len(step.shares) != len(self.layers):
             raise TapError(
                 f"{len(step.shares)} of {len(self.layers)} attention layers were read: is a part "
@@ -231,23 +228,23 @@ class Tap:
             self._read_given(step, hidden)
 
     def _heads(self, device: torch.device) -> Tensor:
-        """How many heads each layer has, on all ranks together, (L,)."""
+        """Return how many heads each layer has, on all ranks together, (L,)."""
         heads = [layer.impl.num_heads * self.ranks for layer in self.layers.values()]
         return torch.tensor(heads, dtype=torch.float32, device=device)
 
     def _read_given(self, step: Step, hidden: Tensor) -> None:
-        """File what the logits say of responses that are given."""
+        """File statistics of the logits for given responses."""
         rows: list[int] = []
         targets: list[int] = []
         starts = step.tail.starts.tolist()
-        for i, one in enumerate(step.batch.requests):
-            if one.asking is None or one.asking.given is None:
+        for i, request in enumerate(step.batch.requests):
+            if request.tap_request is None or request.tap_request.given is None:
                 continue
             for row in range(starts[i], starts[i + 1]):
                 place = step.places[row]
                 if place is not None:
                     rows.append(row)
-                    targets.append(one.asking.given[place[1]])
+                    targets.append(request.tap_request.given[place[1]])
         if not rows:
             return
         where = torch.tensor(rows, device=hidden.device)
@@ -267,22 +264,23 @@ class Tap:
 def _all_rows(
     batch: Batch, begins: NDArray[Any], ends: NDArray[Any]
 ) -> tuple[NDArray[np.int32], list[Place | None]]:
-    """How many rows are asked about where responses are given, and where their numbers go.
+    """Return how many rows of each request to read if responses are given, and their places.
 
     A row before the first that matters belongs to a prompt that is still being read.
     """
     tails = np.ones(len(ends), dtype=np.int32)
     places: list[Place | None] = []
-    for i, one in enumerate(batch.requests):
-        if one.given:
-            tails[i] = max(1, ends[i] - max(begins[i], one.first))
+    for i, request in enumerate(batch.requests):
+        record, first = request.record, request.first
+        if request.given:
+            tails[i] = max(1, ends[i] - max(begins[i], first))
         for at in range(ends[i] - tails[i], ends[i]):
-            places.append(None if one.record is None else one.record.at(int(at) - one.first))
+            places.append(None if record is None else record.at(int(at) - first))
     return tails, places
 
 
 def decoder_layers(runner: Any) -> dict[str, Any]:
-    """The attention layers of a model's decoder by name, in their order.
+    """Return the attention layers of a model's decoder by name, in order.
 
     Raises:
         TapError: one of them cannot be read.
@@ -297,7 +295,7 @@ def decoder_layers(runner: Any) -> dict[str, Any]:
             f"{RUNNER_VARIABLE}=0"
         )
     context = runner.vllm_config.compilation_config.static_forward_context
-    found = {}
+    layers = {}
     for name, layer in context.items():
         if type(layer).__name__ == "MLAAttention":
             raise TapError("attention with compressed keys (MLA) cannot be read inside vLLM yet")
@@ -308,14 +306,14 @@ def decoder_layers(runner: Any) -> dict[str, Any]:
                 f"{name} is {layer.attn_type} attention: LookBack reads decoders that attend to "
                 "the vision tokens in their own context"
             )
-        found[name] = layer
-    if not found:
+        layers[name] = layer
+    if not layers:
         raise TapError("the model has no attention layers in its decoder")
-    return found
+    return layers
 
 
 def backend_name(layers: dict[str, Any]) -> str:
-    """The attention backend of all layers.
+    """Return the name of the attention backend of all layers.
 
     Raises:
         TapError: there is no adapter for it.

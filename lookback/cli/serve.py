@@ -253,7 +253,7 @@ def serve(
         with image_limits(image_mib, image_pixels):
             server.run([bound])
     finally:
-        getattr(lb, "close", lambda: None)()  # vLLM has processes of its own
+        lb.close()  # vLLM has processes of its own
 
 
 @contextmanager

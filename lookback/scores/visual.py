@@ -25,11 +25,8 @@ def clipscore(candidates: Candidates, clip: Any = None, prefix: str | None = Non
     `clip` is a hub id, a folder or a loaded `DualEncoder`; by default the model family's.
     `prefix` stands before each text, by default the published "A photo depicts ".
     """
-    from lookback.engines.dual_encoder import DualEncoder
-
     assert candidates.asked is not None
-    name = candidates.asked.engine.family.clip if clip is None else clip
-    encoder = name if isinstance(name, DualEncoder) else DualEncoder.load(name)
+    encoder = clip if hasattr(clip, "texts") else candidates.asked.engine.dual_encoder(clip)
     picture = encoder.image(candidates.asked.conversation.images)
     texts = encoder.texts([c.text for c in candidates], prefix)
     return np.asarray(CLIP_WEIGHT * np.clip(texts @ picture, 0, None), dtype=np.float64)

@@ -30,8 +30,7 @@ def make_app(engine: Engine, settings: Settings) -> FastAPI:
         settings: what it is told at its start.
     """
     desk = Desk(settings.limits.in_flight, settings.limits.queue)
-    keep = getattr(engine, "keep_prefixes", None)
-    metrics = Metrics(desk, keep(settings.prefixes) if keep is not None else None)
+    metrics = Metrics(desk, engine.keep_prefixes(settings.prefixes))
     serving = Serving(engine, settings, desk, metrics)
     app = FastAPI(
         title="LookBack",

@@ -12,7 +12,7 @@ from lookback.server.scheduler import Desk
 from lookback.signals import PRUNED, Candidates
 
 if TYPE_CHECKING:
-    from lookback.engines.transformers.decoding.prefix_cache import Prefixes
+    from lookback.engines.base import PrefixCounts
 
 SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 120)
 
@@ -25,7 +25,7 @@ class Metrics:
         prefixes: the engine's prompts that are kept, if it keeps any.
     """
 
-    def __init__(self, desk: Desk, prefixes: Prefixes | None = None) -> None:
+    def __init__(self, desk: Desk, prefixes: PrefixCounts | None = None) -> None:
         self.registry = CollectorRegistry()
 
         def counter(name: str, about: str, *labels: str) -> Counter:
@@ -52,7 +52,7 @@ class Metrics:
         if prefixes is not None:
             self._watch_prefixes(prefixes)
 
-    def _watch_prefixes(self, prefixes: Prefixes) -> None:
+    def _watch_prefixes(self, prefixes: PrefixCounts) -> None:
         prompts = Gauge(
             "lookback_prompts",
             "Prompts: kept ones asked again, begun as a kept one, or new",

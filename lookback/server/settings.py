@@ -81,7 +81,7 @@ class Settings:
         allow_urls: whether images may be named by public http(s) addresses.
         origins: pages of these origins may ask (CORS).
         prefixes: prompts whose keys are kept for others about the same images, where the engine can
-            (`TransformersEngine.keep_prefixes`); vLLM has a cache of its own.
+            (`Engine.keep_prefixes`); vLLM has a cache of its own.
         log_text: whether questions stand in the log.
         hosts: the names that are answered to; None for any.
 

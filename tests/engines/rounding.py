@@ -22,7 +22,7 @@ STEPS = 9
 def rows_are_independent() -> bool:
     """Tried with the embedded model: rows of 32 beside fewer, on one thread and on two."""
     engine = lookback.load()
-    decoder = engine._decoder
+    decoder = engine.decoder
     prefix = prefill(decoder, inputs_of(engine, noise(), "what is it?"))
     ids = torch.randint(10, 200, (32, STEPS), generator=torch.Generator().manual_seed(0))
 

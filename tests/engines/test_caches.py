@@ -42,7 +42,7 @@ def test_a_layer_that_a_model_derives_is_refused_by_name():
 def score(model, processor):
     lb = lookback.load(model, processor)
     inputs = inputs_of(lb, noise())
-    decoder = lb._decoder
+    decoder = lb.decoder
     return inputs, decoder.score(prefill(decoder, inputs), RESPONSES)
 
 

@@ -58,11 +58,11 @@ def test_the_model_is_left_as_it_was(lb):
     from lookback.engines.transformers.support import decoder_configs
 
     names = [attention_name(config) for config in decoder_configs(lb.model)]
-    session, batch = torch.random.get_rng_state(), lb._decoder.batch_rows
+    session, batch = torch.random.get_rng_state(), lb.decoder.batch_rows
     lb.check()
     assert [attention_name(config) for config in decoder_configs(lb.model)] == names
     assert torch.equal(session, torch.random.get_rng_state())
-    assert lb._decoder.batch_rows == batch
+    assert lb.decoder.batch_rows == batch
     assert "generate" not in vars(lb.model)
 
 

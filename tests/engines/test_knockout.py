@@ -81,7 +81,7 @@ def reference(model, inputs, response, layers, share):
 def test_every_family_equals_maps_with_columns_taken_out(name):
     zoo = build(name)
     lb = lookback.load(zoo.model, zoo.processor)
-    depth = lb._decoder.layers
+    depth = lb.decoder.layers
     layers, share = (depth // 2, depth), 0.4
     found = lb.knockout(noise(), QUESTION, RESPONSES, layers=layers, share=share)
     seen = lb.score(noise(), QUESTION, RESPONSES)

@@ -17,7 +17,7 @@ import lookback
 from lookback.conversations import Conversation
 from lookback.engines.transformers.decoding import prefix_cache as prefixes_file
 from lookback.engines.transformers.decoding import prefix_reuse
-from lookback.engines.transformers.decoding.prefix_cache import Prefixes, Prompt, size_of
+from lookback.engines.transformers.decoding.prefix_cache import PrefixCache, Prompt, size_of
 from lookback.signals import SIGNALS
 
 GOOD = ["embedded", "llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava_next"]
@@ -234,7 +234,7 @@ def test_no_more_is_kept_than_is_allowed():
         score(lb, image=noise(i))
         assert len(kept) == min(3, i + 1)
     one = kept.bytes // 3
-    assert one == size_of(lb._decoder.prefill(*lb._inputs(conversation())))
+    assert one == size_of(lb.decoder.prefill(*lb.inputs(conversation())))
     score(lb, image=noise(3))  # the oldest of those that are there is used again
     score(lb, image=noise(9))
     score(lb, image=noise(3))
@@ -267,10 +267,10 @@ def test_who_was_gone_on_from_is_kept_longer():
 def test_a_prompt_is_not_gone_on_from_to_one_that_is_too_long(monkeypatch):
     lb = engine("llava")
     prefixes_file._SOUND[lb.model] = True
-    kept = Prefixes(lb._decoder, [lb._decoder.image_token], 8)
-    kept.prefill(*lb._inputs(conversation()))
-    inputs, mask = lb._inputs(conversation(QUESTIONS[1]))
-    monkeypatch.setattr(lb._decoder, "max_length", len(mask))
+    kept = PrefixCache(lb.decoder, [lb.decoder.image_token], 8)
+    kept.prefill(*lb.inputs(conversation()))
+    inputs, mask = lb.inputs(conversation(QUESTIONS[1]))
+    monkeypatch.setattr(lb.decoder, "max_length", len(mask))
     with pytest.raises(ValueError, match=f"{len(mask)} tokens"):
         kept.prefill(inputs, mask)
 
@@ -284,7 +284,9 @@ def test_rotations_by_length_are_known_of_all_layers_and_of_some(kind, nested, m
     kinds = {"sliding_attention": {"rope_type": "default"}, "full_attention": own}
     config = lb.model.config.get_text_config()
     monkeypatch.setattr(config, "rope_parameters", kinds if nested else own)
-    assert prefix_reuse.may_share(lb._decoder, SimpleNamespace(layers=[])) == (kind == "default")
+    assert prefix_reuse.can_reuse_prefix(lb.decoder, SimpleNamespace(layers=[])) == (
+        kind == "default"
+    )
 
 
 @pytest.mark.parametrize(
@@ -415,19 +417,19 @@ class TestPrompt:
 
 def test_nothing_is_kept_unless_asked():
     lb = engine("llava")
-    assert lb._prefixes is None
-    assert isinstance(lb.keep_prefixes(2), Prefixes)
+    assert lb.prefixes is None
+    assert isinstance(lb.keep_prefixes(2), PrefixCache)
     lb.keep_prefixes(0)
-    assert lb._prefixes is None
+    assert lb.prefixes is None
 
 
 def test_positions_that_a_processor_gives_go_on():
     """They jump behind the image: who counts from elsewhere is found out."""
     lb = engine("llava")
-    plain, kept = lb._decoder, Prefixes(lb._decoder, [lb._decoder.image_token], 8)
+    plain, kept = lb.decoder, PrefixCache(lb.decoder, [lb.decoder.image_token], 8)
 
     def ask(prefill, question):
-        inputs, mask = lb._inputs(conversation(question))
+        inputs, mask = lb.inputs(conversation(question))
         places = torch.arange(len(mask)) + 7 * (mask.int().cumsum(0) == mask.sum())
         prefix = prefill(inputs | {"position_ids": places[None]}, mask)
         return prefix, plain.score(prefix, [[30, 31, 32, 33], [40, 41]], by_layer=True)
@@ -553,7 +555,7 @@ def test_what_is_no_change_of_the_model_drops_nothing(name):
     lb = engine(name)
     kept = lb.keep_prefixes(8)
     score(lb)
-    inputs, _ = lb._inputs(conversation())
+    inputs, _ = lb.inputs(conversation())
     with torch.no_grad():
         lb.model(**inputs)
     lb.model.generate(**inputs, max_new_tokens=3, do_sample=False)

@@ -164,7 +164,7 @@ def test_pruned_candidates_have_no_score_and_are_ranked_last(embedded, scene):
 def test_pruning_works_where_looks_are_seldom(embedded, scene, monkeypatch):
     settings = {"seed": 3, "max_new_tokens": 40, "prune": [(6, 9), (11, 3)]}
     often = embedded.sample(scene.image, scene.question, 12, **settings)
-    monkeypatch.setattr(embedded._decoder, "look_every", 8)
+    monkeypatch.setattr(embedded.decoder, "look_every", 8)
     seldom = embedded.sample(scene.image, scene.question, 12, **settings)
     assert [c.finish for c in often] == [c.finish for c in seldom]
     for a, b in zip(often, seldom, strict=True):

@@ -19,13 +19,13 @@ from transformers import PreTrainedModel
 from lookback.engines import UnsupportedModelError
 from lookback.engines.common.compat import alone_settings, uncompiled
 from lookback.engines.transformers.attention.tap import reading
-from lookback.engines.transformers.decoding.session import borrowed
+from lookback.engines.transformers.decoding.session import exclusive
 
 PROMPT, RESPONSE = 7, 5
 """How many tokens are tried."""
 
 
-class Habits(NamedTuple):
+class DecodeMode(NamedTuple):
     """How continuations go through a model.
 
     Attributes:
@@ -37,11 +37,11 @@ class Habits(NamedTuple):
     positions: bool = False
 
 
-Try = Callable[[Habits, list[int], list[int]], Tensor]
+Try = Callable[[DecodeMode, list[int], list[int]], Tensor]
 """Log-probabilities (T, V) of a response's rows after a prompt, sent through in one way."""
 
 
-def find_habits(model: PreTrainedModel, attempt: Try, fallback: Habits) -> Habits:
+def detect_decode_mode(model: PreTrainedModel, attempt: Try, fallback: DecodeMode) -> DecodeMode:
     """The first way of going on that agrees with the model's own generation.
 
     Args:
@@ -58,10 +58,10 @@ def find_habits(model: PreTrainedModel, attempt: Try, fallback: Habits) -> Habit
     if expected is None:
         return _unchecked(model, attempt, fallback, prompt, response)
     good, bearable = _tolerances(model.dtype)
-    found: dict[Habits, float] = {}
+    found: dict[DecodeMode, float] = {}
     failure: Exception | None = None
     for stepwise, positions in product((False, True), repeat=2):
-        habits = Habits(stepwise, positions)
+        habits = DecodeMode(stepwise, positions)
         try:
             found[habits] = _distance(attempt(habits, prompt, response), expected)
         except UnsupportedModelError:
@@ -83,8 +83,12 @@ def find_habits(model: PreTrainedModel, attempt: Try, fallback: Habits) -> Habit
 
 
 def _unchecked(
-    model: PreTrainedModel, attempt: Try, fallback: Habits, prompt: list[int], response: list[int]
-) -> Habits:
+    model: PreTrainedModel,
+    attempt: Try,
+    fallback: DecodeMode,
+    prompt: list[int],
+    response: list[int],
+) -> DecodeMode:
     """The fallback, unless a model that takes words alone does not take them with a cache."""
     try:
         attempt(fallback, prompt, response)
@@ -98,7 +102,7 @@ def _unchecked(
 
 def _takes_words(model: PreTrainedModel, prompt: list[int]) -> bool:
     try:
-        with borrowed(model), uncompiled(model), reading(None), torch.no_grad():
+        with exclusive(model), uncompiled(model), reading(None), torch.no_grad():
             model(input_ids=torch.tensor([prompt], device=model.device), use_cache=False)
     except Exception:
         return False
@@ -140,7 +144,7 @@ def _generated(model: PreTrainedModel, prompt: list[int], response: list[int]) -
     """
     said = [*prompt, *response]
     try:
-        with borrowed(model), uncompiled(model), reading(None), torch.no_grad():
+        with exclusive(model), uncompiled(model), reading(None), torch.no_grad():
             out = type(model).generate(
                 model,
                 input_ids=torch.tensor([prompt], device=model.device),

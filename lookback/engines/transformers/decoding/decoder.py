@@ -29,11 +29,11 @@ from lookback.engines.transformers.attention.tap import reading
 from lookback.engines.transformers.decoding.batch import Rows
 from lookback.engines.transformers.decoding.passes import Passes, RotationError
 from lookback.engines.transformers.decoding.prefix import Prefix, SharedCache, SharedPrefix
-from lookback.engines.transformers.decoding.session import Loan
+from lookback.engines.transformers.decoding.session import ModelSession
 from lookback.steering import Steering
 
 if TYPE_CHECKING:
-    from lookback.engines.common.stream import Telling
+    from lookback.engines.common.stream import StreamNotifier
 
 T = TypeVar("T")
 LOOK_EVERY = 8
@@ -84,9 +84,9 @@ class Decoder(Passes):
         if not prefix.source:
             raise ValueError("this prompt has no source tokens to hide")
 
-        def core(batch: list[Sequence[int]], loan: Loan) -> Tensor:
+        def core(batch: list[Sequence[int]], session: ModelSession) -> Tensor:
             """(n, source), the most important of each."""
-            received = self._importance(prefix, batch, layers, loan)
+            received = self._importance(prefix, batch, layers, session)
             hidden = torch.zeros_like(received, dtype=torch.bool)
             count = max(1, int(prefix.source * share))
             return hidden.scatter_(1, received.topk(count).indices, True)
@@ -96,14 +96,14 @@ class Decoder(Passes):
             return self._score_hidden(again, responses, hidden, progress)
         shorter = prefix.without_last()
 
-        def hide(batch: list[Sequence[int]], loan: Loan) -> list[Continuation]:
-            hidden = core(batch, loan)
+        def hide(batch: list[Sequence[int]], session: ModelSession) -> list[Continuation]:
+            hidden = core(batch, session)
             ids = padded(batch).to(prefix.logits.device)
             asked = torch.full_like(ids[:, :1], prefix.last)
             rows = torch.cat([asked, ids[:, :-1]], 1)
             reader = SharedPrefix(shorter, hidden=hidden)
             signals = self._room(ids.shape, ids.device)
-            self._read(shorter, reader, rows, ids, signals, loan)
+            self._read(shorter, reader, rows, ids, signals, session)
             return unpadded(batch, signals)
 
         return self._batched(prefix, responses, hide, progress)
@@ -155,9 +155,9 @@ class Decoder(Passes):
         cache, reader = SharedCache(prefix, 1), RowWeights(prefix, layers)
         tell = progress or (lambda done, total: None)
         tell(1, len(response))
-        with self._running(prefix) as loan, reading(reader):
+        with self._running(prefix) as session, reading(reader):
             for part in self._pieces(1, len(response) - 1):
-                loan.offer()
+                session.yield_turn()
                 self._forward(ids[:, :-1][:, part], cache, reader, keep=self.last_row)
                 found[1:][part] = reader.rows.take()
                 tell(1 + cache.fed, len(response))
@@ -167,15 +167,15 @@ class Decoder(Passes):
         self,
         prefix: Prefix,
         responses: Sequence[Sequence[int]],
-        work: Callable[[list[Sequence[int]], Loan], list[T]],
+        work: Callable[[list[Sequence[int]], ModelSession], list[T]],
         progress: Progress | None,
     ) -> list[T]:
         """Work on responses of like length together; results in the order of the responses."""
         self._check_length(prefix, max(len(ids) for ids in responses))
         found: dict[int, T] = {}
-        with self._running(prefix) as loan:
+        with self._running(prefix) as session:
             for batch in batches([len(ids) for ids in responses], self.batch_rows):
-                found |= zip(batch, work([responses[i] for i in batch], loan), strict=True)
+                found |= zip(batch, work([responses[i] for i in batch], session), strict=True)
                 if progress is not None:
                     progress(len(found), len(responses))
         return [found[i] for i in range(len(responses))]
@@ -184,7 +184,7 @@ class Decoder(Passes):
         self,
         prefix: Prefix,
         responses: list[Sequence[int]],
-        loan: Loan,
+        session: ModelSession,
         by_layer: bool,
         hidden: Tensor | None = None,
     ) -> list[Continuation]:
@@ -194,7 +194,7 @@ class Decoder(Passes):
         stats = token_stats(prefix.logits.expand(n, -1), ids[:, 0])
         signals[..., 0] = stack_signals(stats, prefix.lookback[:looks, 0].expand(-1, n))
         reader = SharedPrefix(prefix, tap=self.tap, by_layer=by_layer, hidden=hidden)
-        self._read(prefix, reader, ids[:, :-1], ids[:, 1:], signals[..., 1:], loan)
+        self._read(prefix, reader, ids[:, :-1], ids[:, 1:], signals[..., 1:], session)
         return unpadded(responses, signals)
 
     def _read(
@@ -204,21 +204,25 @@ class Decoder(Passes):
         rows: Tensor,
         next_ids: Tensor,
         signals: Tensor,
-        loan: Loan,
+        session: ModelSession,
     ) -> None:
         """Send `rows` (n, R) on after the prefix; row r gives the signals of `next_ids[:, r]`."""
         n, length = rows.shape
         cache = SharedCache(prefix, n)
         with reading(reader):
             for part in self._pieces(n, length):
-                loan.offer()
+                session.yield_turn()
                 logits, lookback = self._forward(rows[:, part], cache, reader)
                 stats = token_stats(logits.flatten(0, 1), next_ids[:, part].flatten())
                 found = stack_signals(stats, lookback.flatten(1))
                 signals[..., part] = found.unflatten(1, (n, -1))
 
     def _importance(
-        self, prefix: Prefix, responses: list[Sequence[int]], layers: tuple[int, int], loan: Loan
+        self,
+        prefix: Prefix,
+        responses: list[Sequence[int]],
+        layers: tuple[int, int],
+        session: ModelSession,
     ) -> Tensor:
         """Attention that each source token receives from each response's rows, (n, source)."""
         ids = padded(responses).to(prefix.logits.device)
@@ -228,7 +232,7 @@ class Decoder(Passes):
         cache, reader = SharedCache(prefix, n), Importance(prefix, n, layers)
         with reading(reader):
             for part in self._pieces(n, length):
-                loan.offer()
+                session.yield_turn()
                 reader.valid = valid[:, part]
                 self._forward(ids[:, part], cache, reader, keep=self.last_row)
         return reader.received
@@ -250,7 +254,7 @@ class Decoder(Passes):
         steering: Steering | None = None,
         complete: Callable[[Continuation], Continuation] = lambda one: one,
         top: int = 0,
-        telling: Telling | None = None,
+        notifier: StreamNotifier | None = None,
     ) -> list[Continuation]:
         """Draw n continuations; each ends with its end token, if it drew one.
 
@@ -269,12 +273,12 @@ class Decoder(Passes):
             steering: decides at its checkpoints which go on, and which are forked.
             complete: what is kept of a continuation that has ended, for `steering` to judge.
             top: keep so many of the likeliest tokens of each step; not with forks.
-            telling: is told of them while they are drawn, when it is due.
+            notifier: is told of them while they are drawn, when it is due.
         """
         steps = min(max_new_tokens, self.max_length - prefix.length)
         room = self._room((1 + n, steps), prefix.logits.device, by_layer)
         drawn = Drawn(n, end_tokens, stopped)
-        often = cheap_to_read(room) or telling is not None
+        often = cheap_to_read(room) or notifier is not None
         every = self.look_every or (1 if often else LOOK_EVERY)
         reader = SharedPrefix(prefix, tap=self.tap, by_layer=by_layer)
 
@@ -282,7 +286,7 @@ class Decoder(Passes):
             return self._forward(ids, cache, reader)
 
         rows = Rows(prefix, room, self._looks(by_layer), seed, forward, top)
-        with self._running(prefix) as loan, reading(reader):
+        with self._running(prefix) as session, reading(reader):
             for t in range(1, steps + 1):
                 rows.draw(temperature, top_p, top_k)
                 due = steering is not None and t < steps and steering.due(t)
@@ -297,12 +301,12 @@ class Decoder(Passes):
                     if not drawn.alive:
                         break
                     rows.arrange(drawn.alive, forks)
-                    if telling is not None and t < steps and telling.due():
-                        telling.tell(drawn.so_far(rows.signals(), rows.top()))
+                    if notifier is not None and t < steps and notifier.is_due():
+                        notifier.update(drawn.so_far(rows.signals(), rows.top()))
                 if progress is not None:
                     progress(t, steps)
                 if t < steps:
-                    loan.offer()
+                    session.yield_turn()
                     try:
                         rows.step()
                     except RotationError:  # no matter if all had ended before

@@ -23,10 +23,10 @@ from lookback.engines.transformers.attention.source_weights import (
     LastRowWeights,
 )
 from lookback.engines.transformers.attention.tap import LastRow, reading, tapped
-from lookback.engines.transformers.decoding.decode_mode import Habits, find_habits
+from lookback.engines.transformers.decoding.decode_mode import DecodeMode, detect_decode_mode
 from lookback.engines.transformers.decoding.kv_cache import has_state, prompt_cache, without_padding
 from lookback.engines.transformers.decoding.prefix import Prefix, SharedCache, SharedPrefix
-from lookback.engines.transformers.decoding.session import Loan, share, snapshot
+from lookback.engines.transformers.decoding.session import ModelSession, share, snapshot
 from lookback.engines.transformers.support import (
     attention_layers,
     check_evaluating,
@@ -39,7 +39,7 @@ from lookback.signals import SIGNALS
 LOGIT_BYTES = 2**28
 """Memory for one batch's logits in float32: it sets how many tokens are scored at once."""
 
-_HABITS: WeakKeyDictionary[PreTrainedModel, Habits] = WeakKeyDictionary()
+_MODES: WeakKeyDictionary[PreTrainedModel, DecodeMode] = WeakKeyDictionary()
 
 
 class RotationError(ValueError):
@@ -69,18 +69,18 @@ class Passes:
         self.last_row = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
         self.batch_rows = max(64, LOGIT_BYTES // (4 * self.vocab))
         if not model.training:
-            _ = self.habits  # a model that cannot go on is refused here, not at its first prompt
+            _ = self.mode  # a model that cannot go on is refused here, not at its first prompt
 
     @property
-    def habits(self) -> Habits:
+    def mode(self) -> DecodeMode:
         """How continuations go through the model; found out once."""
-        if self.model not in _HABITS:
+        if self.model not in _MODES:
             self._check_ready()
-            fallback = Habits(stepwise=has_state(prompt_cache(self.model).layers))
-            _HABITS[self.model] = find_habits(self.model, self._attempt, fallback)
-        return _HABITS[self.model]
+            fallback = DecodeMode(stepwise=has_state(prompt_cache(self.model).layers))
+            _MODES[self.model] = detect_decode_mode(self.model, self._attempt, fallback)
+        return _MODES[self.model]
 
-    def _attempt(self, habits: Habits, prompt: list[int], response: list[int]) -> Tensor:
+    def _attempt(self, mode: DecodeMode, prompt: list[int], response: list[int]) -> Tensor:
         """Log-probabilities (T, V) of a response's rows after a prompt, sent through in one way."""
         ids = torch.tensor([[*prompt, *response[:-1]]], device=self.model.device)
         inputs = {"input_ids": ids[:, : len(prompt)]}
@@ -89,14 +89,14 @@ class Passes:
         cache, reader = SharedCache(prefix, 1), SharedPrefix(prefix, tap=self.tap)
         found = [prefix.logits]
         with self._running(prefix), reading(reader):
-            for rows in ids[:, len(prompt) :].split(1 if habits.stepwise else len(response), 1):
-                found += self._forward(rows, cache, reader, habits)[0]
+            for rows in ids[:, len(prompt) :].split(1 if mode.stepwise else len(response), 1):
+                found += self._forward(rows, cache, reader, mode)[0]
         return torch.cat([one.float() for one in found]).log_softmax(-1)
 
-    def _running(self, prefix: Prefix | None = None) -> Loan:
+    def _running(self, prefix: Prefix | None = None) -> ModelSession:
         """Passes of a new prompt, or of a prefix's continuations; then the model is as before."""
         self._check_ready()
-        return Loan(self.model, None if prefix is None else prefix.state, self._tapping)
+        return ModelSession(self.model, None if prefix is None else prefix.state, self._tapping)
 
     def _check_ready(self) -> None:
         """Check that passes compute what the model's weights say.
@@ -216,8 +216,8 @@ class Passes:
             )
 
     def _pieces(self, n: int, length: int) -> Iterator[slice]:
-        """The rows of n continuations in pieces: as many at a time as memory and habits allow."""
-        step = 1 if self.habits.stepwise else max(1, self.batch_rows // n)
+        """The rows of n continuations in pieces: as many at a time as memory and mode allow."""
+        step = 1 if self.mode.stepwise else max(1, self.batch_rows // n)
         return (slice(start, start + step) for start in range(0, length, step))
 
     def _looks(self, by_layer: bool) -> int:
@@ -234,7 +234,7 @@ class Passes:
         ids: Tensor,
         cache: SharedCache,
         reader: SharedPrefix,
-        habits: Habits | None = None,
+        mode: DecodeMode | None = None,
         keep: Mapping[str, int] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Logits (n, R, V) and A_t (1 or 1 + L, n, R) of the next R tokens of each continuation.
@@ -245,7 +245,7 @@ class Passes:
             RotationError: the prompt's keys do not fit to these tokens.
         """
         more: dict[str, Any] = {}
-        if cache.prefix.positions is not None or (habits or self.habits).positions:
+        if cache.prefix.positions is not None or (mode or self.mode).positions:
             more["position_ids"] = cache.next_positions(ids)
         more |= keep or {}
         out = self.model(input_ids=ids, past_key_values=cache, use_cache=True, **more)

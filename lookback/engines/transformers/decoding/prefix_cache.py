@@ -17,7 +17,11 @@ from lookback.engines.transformers.decoding.kv_cache import without_padding
 from lookback.engines.transformers.decoding.model_changes import ChangeDetector
 from lookback.engines.transformers.decoding.passes import Passes, RotationError
 from lookback.engines.transformers.decoding.prefix import Prefix
-from lookback.engines.transformers.decoding.prefix_reuse import agree, go_on, may_share
+from lookback.engines.transformers.decoding.prefix_reuse import (
+    agree,
+    can_reuse_prefix,
+    extend_prefix,
+)
 
 BYTES = 2**30
 """Memory for the keys that are kept, unless another limit is given."""
@@ -112,7 +116,7 @@ def _mark(value: Any) -> Any:
 
 
 @dataclass
-class Prefixes:
+class PrefixCache:
     """The prefixes of the prompts that were asked last; none once the model was changed.
 
     Attributes:
@@ -177,14 +181,14 @@ class Prefixes:
             return None
         length, kept = shared[number], self._kept[number][1]
         model = self.passes.model
-        if not _SOUND.get(model, True) or not may_share(self.passes, kept):
+        if not _SOUND.get(model, True) or not can_reuse_prefix(self.passes, kept):
             return None
         self._kept.move_to_end(number)
         ids = inputs["input_ids"][0]
         positions = inputs.get("position_ids")
 
         def begun() -> Prefix:
-            return go_on(self.passes, kept, length, ids, source.to(ids.device), positions)
+            return extend_prefix(self.passes, kept, length, ids, source.to(ids.device), positions)
 
         if model not in _SOUND:
             if prompt.ids == self._kept[number][0].ids:

@@ -29,7 +29,7 @@ BY_LENGTH = ("dynamic", "longrope")
 """Kinds of rotary positions that turn all keys by the length of the whole prompt."""
 
 
-def may_share(passes: Passes, prefix: Prefix) -> bool:
+def can_reuse_prefix(passes: Passes, prefix: Prefix) -> bool:
     """Whether nothing is known that speaks against taking keys of a prefix over."""
     if passes.model.config.model_type in BOTH_WAYS:
         return False
@@ -44,7 +44,7 @@ def _rope_kinds(passes: Passes) -> set[str]:
     return {str(one.get("rope_type")) for one in sets if isinstance(one, dict)}
 
 
-def go_on(
+def extend_prefix(
     passes: Passes,
     kept: Prefix,
     length: int,

@@ -36,7 +36,7 @@ State = dict[torch.nn.Module, dict[str, Any]]
 
 
 @contextmanager
-def borrowed(model: torch.nn.Module, state: State | None = None) -> Iterator[None]:
+def exclusive(model: torch.nn.Module, state: State | None = None) -> Iterator[None]:
     """Use the model with a state of one's own inside the block; then give it back as it was.
 
     One at a time: others, in other threads, wait.
@@ -62,13 +62,13 @@ def borrowed(model: torch.nn.Module, state: State | None = None) -> Iterator[Non
             restore(before)
 
 
-class Loan:
-    """`borrowed`, with more around it, that can be interrupted between two passes.
+class ModelSession:
+    """`exclusive`, with more around it, that can be interrupted between two passes.
 
     Args:
         model: the model.
         state: of the prompt that goes on; None to begin a new prompt.
-        around: makes what else is to last as long as the model is borrowed.
+        around: makes what else is to last as long as the model is exclusive.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class Loan:
         self._turns = turns_of(model)
         self._open = ExitStack()
 
-    def __enter__(self) -> Loan:
+    def __enter__(self) -> ModelSession:
         with ExitStack() as stack:
-            stack.enter_context(borrowed(self._model, self._state))
+            stack.enter_context(exclusive(self._model, self._state))
             stack.enter_context(self._around())
             self._open = stack.pop_all()
         return self
@@ -93,7 +93,7 @@ class Loan:
     def __exit__(self, *error: Any) -> None:
         self._open.__exit__(*error)
 
-    def offer(self) -> None:
+    def yield_turn(self) -> None:
         """Let others that wait for the model have it first, as it was before the loan.
 
         Not inside another loan of the same thread, or inside somebody's own pass: these are not to

@@ -14,9 +14,9 @@ from lookback.engines.common.continuations import (
     make_candidates,
     tokens_drawn,
 )
-from lookback.engines.common.options import Wish
+from lookback.engines.common.options import RecordOptions
 from lookback.engines.common.stops import StopTexts
-from lookback.engines.common.stream import Telling
+from lookback.engines.common.stream import StreamNotifier
 from lookback.engines.vllm.client.calls import together
 from lookback.engines.vllm.client.results import blinded, checked, continuation, likeliest_of
 from lookback.engines.vllm.client.stream import Part, Writing, tell_meanwhile
@@ -25,7 +25,7 @@ from lookback.signals import SIGNALS, WRITING, Candidate, Candidates
 
 if TYPE_CHECKING:
     from lookback.conversations import Conversation, SourceLike
-    from lookback.engines.common.options import Draw
+    from lookback.engines.common.options import SampleOptions
     from lookback.engines.vllm.client.calls import Calls
     from lookback.engines.vllm.client.client import Client
     from lookback.engines.vllm.client.prompts import Prompt
@@ -52,9 +52,9 @@ class Question:
     engine: VllmEngine
     conversation: Conversation
     source: SourceLike
-    draw: Draw
+    draw: SampleOptions
     rule: Pruning | None = None
-    wish: Wish = field(default_factory=Wish)
+    wish: RecordOptions = field(default_factory=RecordOptions)
     calls: Calls | None = None
 
     async def answer(self) -> Candidates:
@@ -76,7 +76,8 @@ class Drawing:
         self.engine, self.draw = question.engine, question.draw
         self.until = StopTexts(self.engine.prompter, prompt.ids, self.draw.stop)
         self.steps = min(self.draw.max_new_tokens, self.engine.prompts.room(prompt, 1))
-        self.telling = None if self.wish.listen is None else Telling(self.wish.listen, self._so_far)
+        listen = self.wish.listen
+        self.telling = None if listen is None else StreamNotifier(listen, self._so_far)
 
     async def candidates(self) -> Candidates:
         """Draw them, and tell of them meanwhile."""
@@ -184,13 +185,13 @@ class Drawing:
     def _say(self, changed: Sequence[tuple[int, Continuation]], steps: int) -> None:
         """In the listener's own thread, where texts are made too."""
         if self.telling is not None:
-            self.telling.end([self._so_far(i, one) for i, one in changed])
+            self.telling.finish([self._so_far(i, one) for i, one in changed])
         if self.wish.progress is not None:
             self.wish.progress(steps, self.steps)
 
     def _tell_the_end(self, found: Candidates) -> None:
         if self.telling is not None:
-            self.telling.end(found.items)
+            self.telling.finish(found.items)
         if self.wish.progress is not None:
             self.wish.progress(self.steps, self.steps)
 

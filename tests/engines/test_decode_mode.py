@@ -19,11 +19,11 @@ from zoo.configs_odd import build_odd, odd_model
 
 import lookback
 from lookback.engines.transformers.check import slow_signals
-from lookback.engines.transformers.decoding import decode_mode as habits_module
+from lookback.engines.transformers.decoding import decode_mode
 from lookback.engines.transformers.decoding.decode_mode import (
     PROMPT,
     RESPONSE,
-    Habits,
+    DecodeMode,
     _distance,
     _tolerances,
     _words,
@@ -62,10 +62,10 @@ def test_what_hybrid_decoders_sample_scores_the_same(name):
 
 
 def test_habits_are_found_by_trying():
-    assert Decoder(build_odd("jamba").model).habits == (True, False)
-    assert Decoder(build_odd("bamba").model).habits.positions
-    assert Decoder(build("llava").model).habits == (False, False)
-    assert Decoder(build("paligemma").model).habits == (False, False)  # it counts from 1
+    assert Decoder(build_odd("jamba").model).mode == (True, False)
+    assert Decoder(build_odd("bamba").model).mode.positions
+    assert Decoder(build("llava").model).mode == (False, False)
+    assert Decoder(build("paligemma").model).mode == (False, False)  # it counts from 1
 
 
 def test_trying_leaves_positions_of_a_prompt_alone():
@@ -104,18 +104,18 @@ def test_a_model_between_rounding_and_wrong_takes_the_nearest_way():
     model, tried = build("llava").model, []
     off = {(False, False): 0.3, (False, True): 0.012, (True, False): 0.015, (True, True): 0.4}
 
-    def attempt(habits, prompt, response):
-        tried.append(tuple(habits))
-        expected = habits_module._generated(model, prompt, response)
-        return expected + off[tuple(habits)]
+    def attempt(mode, prompt, response):
+        tried.append(tuple(mode))
+        expected = decode_mode._generated(model, prompt, response)
+        return expected + off[tuple(mode)]
 
-    assert habits_module.find_habits(model, attempt, Habits()) == (False, True)
+    assert decode_mode.detect_decode_mode(model, attempt, DecodeMode()) == (False, True)
     assert tried == list(off)
     off[(True, False)] = 0.0
-    assert habits_module.find_habits(model, attempt, Habits()) == (True, False)
+    assert decode_mode.detect_decode_mode(model, attempt, DecodeMode()) == (True, False)
     off |= dict.fromkeys(off, 0.03)
     with pytest.raises(lookback.UnsupportedModelError, match=r"off by 0\.03"):
-        habits_module.find_habits(model, attempt, Habits())
+        decode_mode.detect_decode_mode(model, attempt, DecodeMode())
 
 
 class Loses(torch.nn.Module):

@@ -28,8 +28,8 @@ def rows_are_independent() -> bool:
 
     def logits(rows):
         reader, cache = SharedPrefix(prefix), SharedCache(prefix, rows)
-        with decoder._running(prefix), reading(reader):
-            found = [decoder._forward(ids[:rows, t, None], cache, reader) for t in range(STEPS)]
+        with decoder.session(prefix), reading(reader):
+            found = [decoder.forward(ids[:rows, t, None], cache, reader) for t in range(STEPS)]
         return torch.cat([torch.cat([one[:, 0], share[0]], 1) for one, share in found], 1)
 
     before = torch.get_num_threads()

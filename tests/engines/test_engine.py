@@ -180,7 +180,7 @@ class TestSample:
             c
             for c in drawn
             if c.text.strip()
-            and not any(t in c.text for t in lb.prompter._special)
+            and not any(t in c.text for t in lb.prompter.special_tokens)
             and lb.prompter.encode(cands_prompt(drawn), c.text) == c.token_ids.tolist()
         ]
         assert len(spelled) >= 5
@@ -191,9 +191,9 @@ class TestSample:
 
     def test_candidates_end_at_the_end_token_and_leave_the_batch(self, lb, monkeypatch):
         sizes = []
-        forward = lb.decoder._forward
+        forward = lb.decoder.forward
         monkeypatch.setattr(
-            lb.decoder, "_forward", lambda ids, *a: (sizes.append(len(ids)), forward(ids, *a))[1]
+            lb.decoder, "forward", lambda ids, *a: (sizes.append(len(ids)), forward(ids, *a))[1]
         )
         monkeypatch.setattr(lb, "end_tokens", list(range(10, 90)))
         drawn = lb.sample(noise(), QUESTION, 40, **self.settings)

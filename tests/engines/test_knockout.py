@@ -23,6 +23,7 @@ import lookback
 from lookback.engines import UnsupportedModelError
 from lookback.engines.transformers.attention import source_weights
 from lookback.engines.transformers.decoding.decoder import Decoder
+from lookback.engines.transformers.decoding.source_attention import _importance
 from lookback.engines.transformers.support import decoder_configs
 from lookback.families import image_token_id
 
@@ -113,8 +114,8 @@ def test_importance_is_what_the_chosen_layers_maps_say(lb, layers, rows, monkeyp
     decoder.batch_rows = rows
     prefix, prompt = prefill(decoder, inputs), inputs["input_ids"].shape[1]
     vision = (inputs["input_ids"][0] == decoder.image_token).nonzero()[:, 0]
-    with decoder._running(prefix) as loan:
-        found = decoder._importance(prefix, RESPONSES, layers, loan)
+    with decoder.session(prefix) as session:
+        found = _importance(decoder, prefix, RESPONSES, layers, session)
     for response, received in zip(RESPONSES, found, strict=True):
         _, maps = eager_maps(lb.model, whole(lb.model, inputs, response))
         chosen = torch.stack(maps[slice(*layers)])[:, :, prompt:][..., vision]

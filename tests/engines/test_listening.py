@@ -10,11 +10,10 @@ from zoo import build
 
 import lookback
 from lookback.engines.common import stream as telling_file
-from lookback.engines.common.continuations import Continuation, Likeliest
+from lookback.engines.common.continuations import Continuation, Likeliest, StopTexts
 from lookback.engines.common.logits import likeliest, token_stats
-from lookback.engines.common.stops import StopTexts
+from lookback.engines.common.prompts import MOST_SPELLED, IdText
 from lookback.engines.common.stream import Listener, StreamNotifier
-from lookback.engines.common.tokens import MOST_SPELLED, IdText
 from lookback.signals import WRITING, Candidate, Signals, Top
 
 DRAW = {"max_new_tokens": 8, "seed": 42}

@@ -15,6 +15,7 @@ from zoo.configs_odd import build_odd
 
 import lookback
 from lookback.engines.transformers.decoding.decoder import Decoder
+from lookback.engines.transformers.decoding.source_attention import knockout
 
 RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52]]
 KEEPING = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5"]  # they write on themselves
@@ -58,7 +59,7 @@ def test_interleaved_draws_and_knockouts_equal_each_alone(name):
 
     def both(prefix):
         drawn = decoder.sample(prefix, 3, **SAMPLING)
-        return drawn + decoder.knockout(prefix, RESPONSES, (0, 2), 0.5)
+        return drawn + knockout(decoder, prefix, RESPONSES, (0, 2), 0.5)
 
     alone = [both(prefill(decoder, inputs)) for inputs in prompts[:2]]
     prefixes = [prefill(decoder, inputs) for inputs in prompts]

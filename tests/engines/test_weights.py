@@ -13,6 +13,7 @@ import lookback
 from lookback.conversations import Conversation, SourceError
 from lookback.engines.transformers.attention import source_weights
 from lookback.engines.transformers.check import PeakMemory
+from lookback.engines.transformers.decoding.source_attention import look
 
 RESPONSE = [30, 31, 45, 33, 90, 35, 52]
 FAMILIES = [
@@ -230,7 +231,7 @@ def peak_of_looking(lb, length, layers):
     inputs, mask = lb.inputs(Conversation.of(noise(), QUESTION))
     response = [30 + i % 60 for i in range(length)]
     with PeakMemory() as memory:
-        lb.decoder.look(inputs, mask, response, layers)
+        look(lb.decoder, inputs, mask, response, layers)
     with PeakMemory() as plain:
         lb.decoder.score(lb.decoder.prefill(inputs, mask), [response])
     return memory.peak - plain.peak, int(mask.sum())

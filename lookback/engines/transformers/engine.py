@@ -23,6 +23,7 @@ from lookback.engines.base import PREFIX_BYTES
 from lookback.engines.common.compat import alone_settings
 from lookback.engines.common.continuations import (
     Continuation,
+    StopTexts,
     make_candidate,
     make_candidates,
     response_ids,
@@ -43,13 +44,13 @@ from lookback.engines.common.options import (
 )
 from lookback.engines.common.prompts import Prompter
 from lookback.engines.common.sources import source_mask
-from lookback.engines.common.stops import StopTexts
 from lookback.engines.common.stream import StreamNotifier
 from lookback.engines.transformers.attention.tap import Unread, reading
 from lookback.engines.transformers.decoding.decoder import Decoder
 from lookback.engines.transformers.decoding.prefix import Prefix
 from lookback.engines.transformers.decoding.prefix_cache import PrefixCache
 from lookback.engines.transformers.decoding.session import ModelSession
+from lookback.engines.transformers.decoding.source_attention import knockout, look
 from lookback.engines.transformers.support import end_token_ids, is_checked, suggest_check
 from lookback.errors import check_whole
 from lookback.families import family_of, video_token_id
@@ -222,8 +223,8 @@ class TransformersEngine(Engine):
 
             prefix = self._prefill(inputs, mask)
             again = prefill_hidden if request.rows == "all" else None
-            return self.decoder.knockout(
-                prefix, ids, layers, request.share, request.progress, again
+            return knockout(
+                self.decoder, prefix, ids, layers, request.share, request.progress, again
             )
 
         return self._read(request, work)
@@ -262,12 +263,12 @@ class TransformersEngine(Engine):
             shown = pictures(self.prompter, conversation, inputs, mask, self.model.config)
             passes = 1 if request.relative_to is None else 2
             progress = _part_of(request.progress, 0, passes * len(ids))
-            weights = self.decoder.look(inputs, mask, ids, layers, progress)
+            weights = look(self.decoder, inputs, mask, ids, layers, progress)
             baseline = None
             if request.relative_to is not None:
                 other = conversation.with_question(request.relative_to)
                 progress = _part_of(request.progress, len(ids), passes * len(ids))
-                read = self.decoder.look(*self.inputs(other, source), ids, layers, progress)
+                read = look(self.decoder, *self.inputs(other, source), ids, layers, progress)
                 baseline = read.cpu().numpy()
             suggest_check(self.model, self.name)
             spelled = response if isinstance(response, str) else None

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from lookback.engines.common.continuations import (
     Continuation,
     Drawn,
+    StopTexts,
     make_candidate,
     make_candidates,
     tokens_drawn,
 )
 from lookback.engines.common.options import RecordOptions
-from lookback.engines.common.stops import StopTexts
 from lookback.engines.common.stream import StreamNotifier
 from lookback.engines.vllm.client.calls import together
 from lookback.engines.vllm.client.results import blinded, checked, continuation, likeliest_of

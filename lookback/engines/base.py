@@ -72,6 +72,8 @@ ABILITIES: dict[Ability, str] = {
     "listen": "tell of candidates while they are written (listen)",
 }
 """What an engine may be able to do, in words: its methods, and options of `sample` and `score`."""
+Questions = Sequence[Mapping[str, Any]]
+"""Arguments of `Engine.sample` by name, for each question."""
 PREFIX_BYTES = 2**30
 """Memory for the keys of prompts that are kept, unless another limit is given."""
 
@@ -260,7 +262,7 @@ class Engine(ABC):
 
     def sample_many(
         self,
-        questions: Sequence[Mapping[str, Any]],
+        questions: Questions,
         *,
         return_exceptions: bool = False,
         progress: Progress | None = None,
@@ -367,12 +369,12 @@ class Engine(ABC):
         question: str | None = None,
         responses: str | Candidate | Sequence[Response] = (),
         *,
-        messages: Messages | None = None,
-        video: VideoLike | None = None,
-        source: SourceLike = None,
         layers: tuple[int, int] | None = None,
         share: float | None = None,
         rows: Rows = "response",
+        messages: Messages | None = None,
+        video: VideoLike | None = None,
+        source: SourceLike = None,
         progress: Progress | None = None,
     ) -> Candidates:
         """Record responses again with the source tokens hidden that each looks at most.
@@ -474,10 +476,7 @@ class Engine(ABC):
         raise _missing(self, "sample")
 
     def _sample_many(
-        self,
-        questions: Sequence[Mapping[str, Any]],
-        return_exceptions: bool,
-        progress: Progress | None,
+        self, questions: Questions, return_exceptions: bool, progress: Progress | None
     ) -> list[Any]:
         """Answer one after another; `questions` are arguments of `sample`."""
         results: list[Any] = []

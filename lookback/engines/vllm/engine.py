@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
 
-from lookback.engines.base import Ability, Engine, Identity, UnsupportedModelError
+from lookback.engines.base import Ability, Engine, Identity, Questions, UnsupportedModelError
 from lookback.engines.common.model_files import fingerprint, first_end_tokens
 from lookback.engines.common.options import (
     GenerateRequest,
@@ -161,10 +161,7 @@ class VllmEngine(Engine):
         )
 
     def _sample_many(
-        self,
-        questions: Sequence[Mapping[str, Any]],
-        return_exceptions: bool,
-        progress: Progress | None,
+        self, questions: Questions, return_exceptions: bool, progress: Progress | None
     ) -> list[Any]:
         # All of them in flight together.
         work = (self.asample(**arguments) for arguments in questions)

@@ -185,6 +185,10 @@ class Engine(ABC):
         check_whole("limit", limit, 0)
         return None
 
+    def require(self, needed: Iterable[Ability], who: str) -> None:
+        """Raise AbilityError, naming `who`, if the engine lacks an ability that it needs."""
+        require(self, needed, who)
+
     def dual_encoder(self, name: str | None = None) -> DualEncoder:
         """Return the encoder of image and text that CLIPScore uses, loaded once.
 

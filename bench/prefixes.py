@@ -19,7 +19,7 @@ import lookback
 from lookback.benchmarks import get_benchmark
 from lookback.conversations import Conversation
 from lookback.engines.transformers.decoding.decoder import Decoder
-from lookback.engines.transformers.decoding.prefix_cache import Prefixes
+from lookback.engines.transformers.decoding.prefix_cache import PrefixCache
 
 ROUNDS, TOKENS = 3, 16
 QUESTIONS = ("how many things are there?", "what colour is the cup?", "is there a dog?")
@@ -42,8 +42,8 @@ def embedded() -> tuple[Decoder, list[Any], int]:
     """The embedded model, and prompts about a scene."""
     lb = lookback.load()
     (image,) = get_benchmark("scenes-caption").items("test", 1)[0].conversation.images
-    prompts = [lb._inputs(Conversation.of(image, question)) for question in QUESTIONS]
-    return lb._decoder, prompts, lb._decoder.image_token
+    prompts = [lb.inputs(Conversation.of(image, question)) for question in QUESTIONS]
+    return lb.decoder, prompts, lb.decoder.image_token
 
 
 def midsize() -> tuple[Decoder, list[Any], int]:
@@ -60,7 +60,7 @@ def midsize() -> tuple[Decoder, list[Any], int]:
 
 def measure(decoder: Decoder, prompts: list[Any], media: int, same: bool) -> list[str]:
     """Tokens, time of the prompt and time of a whole answer, each in parts of the plain way's."""
-    kept = Prefixes(decoder, [media], 1)
+    kept = PrefixCache(decoder, [media], 1)
 
     def ask(prefill: Callable[..., Any], answer: bool) -> None:
         for inputs, source in prompts:

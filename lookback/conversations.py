@@ -57,10 +57,7 @@ class Part:
     """A piece of one turn.
 
     Attributes:
-        kind: what it is.
-        text: of a text.
-        media: of an image, what `images.load_image` takes; of a video, what `videos.load_video`
-            takes.
+        media: of an image, what `load_image` takes; of a video, what `load_video` takes.
         source: whether it is marked as (part of) the source.
     """
 
@@ -85,11 +82,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Source:
-    """Which parts of a conversation the source is made of, each by its number among its kind.
-
-    Attributes:
-        images, videos, texts: numbers from 0, in the order of the conversation.
-    """
+    """Which parts of a conversation the source is made of, by their numbers (from 0) of a kind."""
 
     images: frozenset[int] = frozenset()
     videos: frozenset[int] = frozenset()
@@ -148,7 +141,7 @@ class Conversation:
 
     @classmethod
     def from_messages(cls, messages: Messages) -> Conversation:
-        """From a list of {"role", "content"}; content is a text or a list of parts."""
+        """Read a list of {"role", "content"}; content is a text or a list of parts."""
         if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence):
             raise ValueError(f"messages must be a list of turns, not {messages!r:.60}")
         turns = tuple(_turn(i, message) for i, message in enumerate(messages))
@@ -158,7 +151,7 @@ class Conversation:
         return cls(turns)
 
     def parts(self, kind: str) -> list[Part]:
-        """All parts of a kind, in order."""
+        """Return all parts of a kind, in order."""
         return [part for turn in self.turns for part in turn.parts if part.kind == kind]
 
     @cached_property
@@ -184,11 +177,11 @@ class Conversation:
         return "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in self.turns)
 
     def messages(self) -> list[dict[str, Any]]:
-        """As messages, with images and videos in them as they were given."""
+        """Return messages, with images and videos in them as they were given."""
         return self._messages(lambda part: part.media)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """As messages that JSON can hold: files and URLs by name, other images by their hash."""
+        """Return messages for JSON: files and URLs by name, other images by their hash."""
         return self._messages(_name)
 
     def _messages(self, media: Callable[[Part], Any]) -> list[dict[str, Any]]:
@@ -203,9 +196,9 @@ class Conversation:
         ]
 
     def with_images(self, images: Sequence[Any] | None) -> Conversation:
-        """The same words about other images, taken in turn if there are fewer; None for none.
+        """Return the same words about other images, taken in turn if there are fewer.
 
-        Videos go with the images: a conversation without images has none of either.
+        None removes images and videos.
         """
         if images is not None and self.parts("video"):
             raise ValueError("a video cannot be replaced by another item's image")
@@ -221,14 +214,14 @@ class Conversation:
         return Conversation(tuple(replace(t, parts=tuple(changed(t.parts))) for t in self.turns))
 
     def with_question(self, question: str) -> Conversation:
-        """The same conversation with other words in its last turn; images and videos stay."""
+        """Return the conversation with other words in its last turn; images and videos stay."""
         last = self.turns[-1]
         shown = [part for part in last.parts if part.kind != "text"]
         turn = replace(last, parts=(*shown, Part("text", check_text(question, "the question"))))
         return replace(self, turns=(*self.turns[:-1], turn))
 
     def source(self, asked: SourceLike = None) -> Source:
-        """Which parts are the source.
+        """Return which parts are the source.
 
         Args:
             asked: None for the marked parts, or for every image and video if none is marked;
@@ -239,27 +232,27 @@ class Conversation:
             SourceError: there is no such part, or no source at all and "none" was not asked for.
         """
         if asked is None:
-            found = self._marked() or Source(
+            source = self._marked() or Source(
                 frozenset(range(len(self.parts("image")))),
                 frozenset(range(len(self.parts("video")))),
             )
         elif asked == NO_SOURCE:
             return Source()
         else:
-            found = Source()
-            named = isinstance(asked, str) or not isinstance(asked, Iterable)
-            for one in [asked] if named else asked:
-                found |= self._named(one)
-        if not found:
+            source = Source()
+            is_name = isinstance(asked, str) or not isinstance(asked, Iterable)
+            for name in [asked] if is_name else asked:
+                source |= self._named(name)
+        if not source:
             raise SourceError(NOTHING_THERE)
-        return found
+        return source
 
     def _named(self, name: Any) -> Source:
         if name == "marked":
-            found = self._marked()
-            if not found:
+            source = self._marked()
+            if not source:
                 raise SourceError('source = "marked": no part of the messages has "source": True')
-            return found
+            return source
         if name == "last-turn":
             return self._last_turn()
         kind, colon, number = str(name).partition(":")
@@ -285,10 +278,10 @@ class Conversation:
             total = len(self.parts(kind))
             here = sum(part.kind == kind for part in self.turns[-1].parts)
             numbers[kind] = frozenset(range(total - here, total))
-        found = Source(numbers["image"], numbers["video"])
-        if not found:
+        source = Source(numbers["image"], numbers["video"])
+        if not source:
             raise SourceError('source = "last-turn": the last turn has neither image nor video')
-        return found
+        return source
 
 
 def _turn(i: int, message: Any) -> Turn:
@@ -332,7 +325,7 @@ def _video(where: str, video: Any) -> Any:
 
 
 def _media(where: str, part: Mapping[str, Any], kind: str) -> Any:
-    """What a part shows, under any of the names that the format knows."""
+    """Return what a part shows, under any of the names that the format has for it."""
     for key in (kind, f"{kind}_url", "url", "path"):
         value = part.get(key)
         if isinstance(value, Mapping):  # {"image_url": {"url": ..., "detail": ...}}
@@ -348,7 +341,7 @@ def _media(where: str, part: Mapping[str, Any], kind: str) -> Any:
 
 
 def _name(part: Part) -> Any:
-    """An image in words: its path or URL, or a hash of what it shows."""
+    """Return the path or URL of an image or video, or a hash of what it shows."""
     if part.kind == "video" and not isinstance(part.media, (str, os.PathLike)):
         return [_name(Part("image", media=frame)) for frame in part.media]
     media = part.media

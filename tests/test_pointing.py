@@ -47,7 +47,7 @@ def test_hits_are_those_of_eager_maps(placed):
         image, scene = item.load(), item.load.args[0]
         told = lb.sample(image, item.question, 1, temperature=0, max_new_tokens=120, seed=0)[0]
         inputs = inputs_of(lb, image, item.question)
-        weights = eager_look(lb.model, inputs, told.token_ids.tolist(), (0, lb._decoder.layers))
+        weights = eager_look(lb.model, inputs, told.token_ids.tolist(), (0, lb.decoder.layers))
         look = placed.look(image, item.question, told)
         mentions = pointing.mentions_of(placed, index, scene, (image, item.question), told)
         assert mentions
@@ -69,7 +69,7 @@ def test_hits_are_those_of_eager_maps(placed):
             hits.append(any(on))
         assert not [one for one in said if one.right]
     assert sum(hits) > 0
-    assert {name for name, _ in mentions[0].hits} == {"all", *map(str, range(lb._decoder.layers))}
+    assert {name for name, _ in mentions[0].hits} == {"all", *map(str, range(lb.decoder.layers))}
 
 
 def test_points_on_things():

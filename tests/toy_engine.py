@@ -6,19 +6,18 @@ that `lookback --plugin tests/toy_engine.py run --engine toy ...` works.
 
 import time
 import zlib
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 
 import numpy as np
 
 import lookback
-from lookback.conversations import Conversation
-from lookback.engines import ABILITIES, Engine, Identity, check_rows, check_sampling, require
-from lookback.engines.common.options import check_one, check_responses, check_top
+from lookback.engines import ABILITIES, Engine, Identity
+from lookback.engines.common.options import RecordOptions, check_top
 from lookback.families import Family
 from lookback.io.json_values import check_text
 from lookback.looks.look import Look, Picture
 from lookback.signals import PRUNED, SIGNALS, WRITING, Asked, Candidate, Candidates, Signals, Top
-from lookback.steering.pruning import pruned_at, pruning_of
+from lookback.steering.pruning import pruned_at
 
 WORDS = (" red", " blue", " dog", " yes", " no", " two", " left", " cup")
 END = len(WORDS)
@@ -26,6 +25,7 @@ LAYERS = 3
 PLACES = 4
 BOXES = np.array([[x, y, x + 0.5, y + 0.5] for y in (0, 0.5) for x in (0, 0.5)])
 GRID = np.arange(PLACES).reshape(2, 2)
+PLAIN = RecordOptions()
 
 
 class ToyEngine(Engine):
@@ -39,144 +39,66 @@ class ToyEngine(Engine):
     def identity(self):
         return Identity("toy", "toy", "ToyEngine", dtype="float64", versions={"toy": "1"})
 
-    def sample(
-        self,
-        image=None,
-        question=None,
-        n=25,
-        *,
-        messages=None,
-        video=None,
-        source=None,
-        temperature=1.2,
-        top_p=0.9,
-        top_k=None,
-        max_new_tokens=256,
-        stop=None,
-        seed=None,
-        keep_end=False,
-        by_layer=False,
-        prune=None,
-        top_log_probs=0,
-        listen=None,
-        progress=None,
-    ):
-        if prune is not None:
-            require(self, ["prune"], "prune=")
-        if top_log_probs:
-            require(self, ["top_log_probs"], "top_log_probs=")
-            check_top(top_log_probs, END + 1)
-        if listen is not None:
-            require(self, ["listen"], "listen=")
-        rule = pruning_of(prune, n, self.family.defaults)
-        conversation = Conversation.of(image, question, messages, video)
-        settings = {"temperature": temperature, "top_p": top_p, "max_new_tokens": max_new_tokens}
-        settings |= {"n": n, "top_k": top_k, "stop": [stop] if isinstance(stop, str) else stop}
-        settings["seed"] = 7 if seed is None else seed
-        check_sampling(n, temperature, top_p, top_k, max_new_tokens, seed)
-        self.sampled.append((conversation.question, settings))
+    def _sample(self, request):
+        options, record, rule = request.options, request.record, request.steering
+        check_top(record.top_log_probs, END + 1)
+        settings = asdict(options) | {"stop": options.stop or None}
+        self.sampled.append((request.conversation.question, settings))
         drawn = []
-        for index in range(n):
-            rng = np.random.default_rng([settings["seed"], index])
-            length = int(rng.integers(0, min(6, max_new_tokens + 1)))
-            ids = rng.integers(0, len(WORDS) if temperature else 1, length).tolist()
-            drawn.append([*ids, END] if keep_end else ids)
-            if progress:
-                progress(index + 1, n)
-        found = self._made(
-            conversation, source, drawn, "end", settings, by_layer=by_layer, top=top_log_probs
-        )
-        found = found if rule is None else _pruned(found, rule, keep_end)
-        if listen is not None:
-            _tell(found, listen)
+        for index in range(options.n):
+            rng = np.random.default_rng([options.seed, index])
+            length = int(rng.integers(0, min(6, options.max_new_tokens + 1)))
+            ids = rng.integers(0, len(WORDS) if options.temperature else 1, length).tolist()
+            drawn.append([*ids, END] if record.keep_end else ids)
+            if record.progress:
+                record.progress(index + 1, options.n)
+        found = self._made(request, drawn, "end", settings, None, record)
+        found = found if rule is None else _pruned(found, rule, record.keep_end)
+        if record.listen is not None:
+            _tell(found, record.listen)
         return found
 
-    def score(
-        self,
-        image=None,
-        question=None,
-        responses=(),
-        *,
-        messages=None,
-        video=None,
-        source=None,
-        keep_end=False,
-        by_layer=False,
-        progress=None,
-    ):
-        conversation = Conversation.of(image, question, messages, video)
-        given = check_responses(responses)
-        ids = [[*self._ids(i, one), *([END] if keep_end else [])] for i, one in enumerate(given)]
-        if progress:
-            progress(len(ids), len(ids))
-        texts = [one if isinstance(one, str) else None for one in given]
-        return self._made(conversation, source, ids, "given", {}, texts, by_layer)
+    def _score(self, request):
+        end = [END] if request.record.keep_end else []
+        ids = [[*self._ids(i, one), *end] for i, one in enumerate(request.responses)]
+        if request.record.progress:
+            request.record.progress(len(ids), len(ids))
+        texts = [one if isinstance(one, str) else None for one in request.responses]
+        return self._made(request, ids, "given", {}, texts, request.record)
 
-    def knockout(
-        self,
-        image=None,
-        question=None,
-        responses=(),
-        *,
-        messages=None,
-        video=None,
-        source=None,
-        layers=None,
-        share=None,
-        rows="response",
-        progress=None,
-    ):
-        if "knockout" not in self.abilities:
-            return super().knockout(image, question, responses)
-        conversation = Conversation.of(image, question, messages, video)
-        conversation.source(source)
-        check_rows(rows)
-        ids = [self._ids(i, one) for i, one in enumerate(check_responses(responses))]
-        blind = conversation.with_images(None)
-        if rows == "all":  # the question is then another one too
+    def _knockout(self, request):
+        request.conversation.source(request.source)
+        ids = [self._ids(i, one) for i, one in enumerate(request.responses)]
+        blind = request.conversation.with_images(None)
+        if request.rows == "all":  # the question is then another one too
             blind = blind.with_question(f"{blind.question} (unseen)")
-        found = self._made(blind, "none", ids, "given", {})
-        if progress:
-            progress(len(ids), len(ids))
+        found = self._made(replace(request, conversation=blind, source="none"), ids, "given", {})
+        if request.progress:
+            request.progress(len(ids), len(ids))
         return found
 
-    def look(
-        self,
-        image=None,
-        question=None,
-        response="",
-        *,
-        messages=None,
-        video=None,
-        source=None,
-        layers=None,
-        relative_to=None,
-        progress=None,
-    ):
+    def _look(self, request):
         """Two by two places per image; what is paid to all is dealt out to them by lot."""
-        if "look" not in self.abilities:
-            return super().look(image, question, response)
-        response = check_one(response)
-        conversation = Conversation.of(image, question, messages, video)
-        chosen = sorted(conversation.source(source).images)
-        first, last = layers or (0, LAYERS)
+        conversation, response = request.conversation, request.response
+        chosen = sorted(conversation.source(request.source).images)
+        first, last = request.layers or (0, LAYERS)
         if not chosen or not 0 <= first < last <= LAYERS:
             raise ValueError(f"layers {first}-{last} of {LAYERS}, images {chosen}: no source")
         ids = self._ids(0, response)
         text = [response] if isinstance(response, str) else None
-        (one,) = self._made(conversation, source, [ids], "given", {}, text, True)
-        if progress:
-            progress(len(ids), len(ids))
+        (one,) = self._made(request, [ids], "given", {}, text, RecordOptions(by_layer=True))
+        if request.progress:
+            request.progress(len(ids), len(ids))
         rows = []
         for layer in range(first, last):
             rng = np.random.default_rng([layer, len(ids), *ids])
             dealt = rng.dirichlet(np.ones(PLACES * len(chosen)), len(ids))
             rows.append(one.by_layer[:, layer, None] * dealt)
         baseline = None
-        if relative_to is not None:
-            other = conversation.with_question(relative_to).messages()
-            again = self.look(messages=other, response=ids, source=source, layers=(first, last))
-            baseline = again.weights
+        if request.relative_to is not None:
+            other = conversation.with_question(request.relative_to)
+            again = replace(request, conversation=other, response=ids, relative_to=None)
+            baseline = self._look(replace(again, progress=None)).weights
         places = np.arange(PLACES)
         pictures = [
             Picture(f"image:{i}", conversation.images[i], k * PLACES + places, BOXES, (GRID,))
@@ -187,23 +109,9 @@ class ToyEngine(Engine):
             one.text, one.token_ids, tokens, np.mean(rows, 0), pictures, (first, last), baseline
         )
 
-    def generate(
-        self,
-        image=None,
-        prompts=None,
-        *,
-        messages=None,
-        video=None,
-        max_new_tokens=256,
-        temperature=0.0,
-        top_p=1.0,
-        seed=0,
-    ):
-        if "generate" not in self.abilities:
-            return super().generate(image, prompts)
-        if isinstance(prompts, str) or prompts is None:
-            prompts = [Conversation.of(image, prompts, messages, video).question]
-        return [f"The most consistent response is Response {len(p) % 3}" for p in prompts]
+    def _generate(self, request):
+        asked = [conversation.question for conversation in request.conversations]
+        return [f"The most consistent response is Response {len(p) % 3}" for p in asked]
 
     def _ids(self, i, response):
         if isinstance(response, str):
@@ -219,11 +127,9 @@ class ToyEngine(Engine):
                 raise ValueError(f"response {i}: token id {token} is outside the vocabulary")
         return [int(token) for token in ids]
 
-    def _made(
-        self, conversation, source, drawn, finish, sampling, texts=None, by_layer=False, top=0
-    ):
-        if by_layer:
-            require(self, ["by_layer"], "by_layer=True")
+    def _made(self, request, drawn, finish, sampling, texts=None, record=PLAIN):
+        conversation, source = request.conversation, request.source
+        by_layer, top = record.by_layer, record.top_log_probs
         seen = conversation.source(source)
         images = conversation.images
         asked = _number(conversation.transcript.encode(), *(one.tobytes() for one in images))

@@ -212,7 +212,7 @@ def serve(
         with image_limits(limit.image_mib, limit.image_pixels):
             server.run([bound])
     finally:
-        getattr(lb, "close", lambda: None)()  # vLLM has processes of its own
+        lb.close()  # vLLM has processes of its own
 
 
 @contextmanager

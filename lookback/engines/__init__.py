@@ -13,30 +13,24 @@ from lookback.engines.base import AbilityError as AbilityError
 from lookback.engines.base import Engine as Engine
 from lookback.engines.base import Identity as Identity
 from lookback.engines.base import UnsupportedModelError as UnsupportedModelError
-from lookback.engines.base import check_rows as check_rows
 from lookback.engines.base import optional_settings as optional_settings
 from lookback.engines.base import refuse as refuse
 from lookback.engines.base import require as require
 from lookback.engines.common.options import Progress as Progress
+from lookback.engines.common.options import check_rows as check_rows
 from lookback.engines.common.options import check_sampling as check_sampling
 from lookback.registry import PluginError, Registry, SettingError, did_you_mean
 
 if TYPE_CHECKING:
-    from lookback.engines.base import Rows as Rows
     from lookback.engines.common.options import Response as Response
+    from lookback.engines.common.options import Rows as Rows
 
 F = TypeVar("F", bound="Callable[..., Engine]")
 
 
 @dataclass(frozen=True)
 class EngineKind:
-    """A registered engine.
-
-    Attributes:
-        name: as `load(engine=...)` and `--engine` take it.
-        load: makes one, from what `load` is given.
-        about: a line on what it is.
-    """
+    """A registered engine: its name, the function that loads one, and a line about it."""
 
     name: str
     load: Callable[..., Engine]
@@ -44,25 +38,12 @@ class EngineKind:
 
     @property
     def origin(self) -> object:
-        """The function."""
+        """The function that loads it."""
         return self.load
-
-    def check_arguments(self) -> None:
-        """Refuse a function that cannot be called as `load` calls it.
-
-        Raises:
-            TypeError: it takes no model and processor.
-        """
-        try:
-            inspect.signature(self.load).bind(None, None)
-        except TypeError as error:
-            raise TypeError(
-                f"engine {self.name!r} must take (model, processor, **settings): {error}"
-            ) from None
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """What it takes beside model and processor."""
+        """The names of what it takes beside model and processor."""
         parameters = inspect.signature(self.load).parameters
         return tuple(name for name in parameters if name not in ("model", "processor"))
 
@@ -77,10 +58,13 @@ def engine(name: str) -> Callable[[F], F]:
     """
 
     def register(function: F) -> F:
-        about = (inspect.getdoc(function) or "").split("\n")[0]
-        kind = EngineKind(name, function, about)
-        kind.check_arguments()
-        ENGINES.add(kind)
+        try:
+            inspect.signature(function).bind(None, None)
+        except TypeError as error:
+            raise TypeError(
+                f"engine {name!r} must take (model, processor, **settings): {error}"
+            ) from None
+        ENGINES.add(EngineKind(name, function, (inspect.getdoc(function) or "").split("\n")[0]))
         return function
 
     return register
@@ -105,7 +89,7 @@ def load(
     quiet: bool = False,
     **settings: Any,
 ) -> Engine:
-    """Take in an LVLM; what comes back is an `Engine`.
+    """Load an LVLM, and return it as an `Engine`.
 
     Args:
         model: a hub id, a folder, or a transformers model (then give its processor too); by
@@ -121,7 +105,7 @@ def load(
     Raises:
         ValueError: there is no such engine.
         SettingError: it has no such setting.
-        PluginError: what it gives is no engine.
+        PluginError: what it returns is no engine.
         UnsupportedModelError: the model's visual lookback cannot be read.
     """
     kind = ENGINES.get(engine)

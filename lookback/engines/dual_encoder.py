@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from lookback.conversations import Images
 
 PREFIX = "A photo depicts "
-"""What CLIPScore puts before each text. A model whose config says otherwise goes first: an entry
-`lookback` with a `prefix`."""
+"""What CLIPScore puts before each text, unless the model's config has `lookback["prefix"]`."""
 KEPT = 256  # images whose embedding is remembered
 BATCH = 64  # texts per pass
 
@@ -29,9 +28,7 @@ BATCH = 64  # texts per pass
 class DualEncoder:
     """Embeddings of unit length; those of the images seen last are kept.
 
-    Args:
-        model: a transformers model with `get_image_features` and `get_text_features`.
-        processor: its processor.
+    `model` is a transformers model with `get_image_features` and `get_text_features`.
     """
 
     def __init__(self, model: Any, processor: Any) -> None:
@@ -43,15 +40,15 @@ class DualEncoder:
 
     @classmethod
     def load(cls, name: str) -> DualEncoder:
-        """From a hub id or a folder, once; "embedded" is the package's own."""
+        """Load from a hub id or a folder, once; "embedded" is the package's own."""
         return _load(str(CLIP) if name == "embedded" else name)
 
     def image(self, image: Images) -> NDArray[np.float32]:
-        """The embedding of one image; of several, that of their mean direction."""
+        """Return the embedding of one image; of several, that of their mean direction."""
         pictures = load_images(image)
         if not pictures:
             raise ValueError("CLIPScore needs an image: these candidates were made without one")
-        mean = np.mean([self._picture(one) for one in pictures], axis=0)
+        mean = np.mean([self._picture(picture) for picture in pictures], axis=0)
         return np.asarray(mean / np.linalg.norm(mean), dtype=np.float32)
 
     def _picture(self, picture: Image) -> NDArray[np.float32]:
@@ -59,18 +56,18 @@ class DualEncoder:
         if key not in self._seen:
             inputs = self.processor(images=[picture], return_tensors="pt")
             with torch.no_grad():
-                found = self.model.get_image_features(
-                    pixel_values=self._at_home(inputs["pixel_values"])
+                features = self.model.get_image_features(
+                    pixel_values=self._to_model(inputs["pixel_values"])
                 )
-            self._seen[key] = _unit(found)[0]
+            self._seen[key] = _unit(features)[0]
             if len(self._seen) > KEPT:
                 self._seen.popitem(last=False)
         return self._seen[key]
 
     def texts(self, texts: Sequence[str], prefix: str | None = None) -> NDArray[np.float32]:
-        """The embeddings of texts, each behind the prefix, cut so that the end token stays."""
+        """Return the embeddings of texts behind the prefix, cut so that the end token stays."""
         before = self.prefix if prefix is None else prefix
-        found = []
+        embeddings = []
         for start in range(0, len(texts), BATCH):
             inputs = self.processor(
                 text=[before + text.strip() for text in texts[start : start + BATCH]],
@@ -81,13 +78,13 @@ class DualEncoder:
             )
             with torch.no_grad():
                 features = self.model.get_text_features(
-                    input_ids=self._at_home(inputs["input_ids"]),
-                    attention_mask=self._at_home(inputs["attention_mask"]),
+                    input_ids=self._to_model(inputs["input_ids"]),
+                    attention_mask=self._to_model(inputs["attention_mask"]),
                 )
-            found.append(_unit(features))
-        return np.concatenate(found)
+            embeddings.append(_unit(features))
+        return np.concatenate(embeddings)
 
-    def _at_home(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _to_model(self, tensor: torch.Tensor) -> torch.Tensor:
         dtype = self.model.dtype if tensor.is_floating_point() else tensor.dtype
         return tensor.to(self.model.device, dtype)
 

@@ -336,7 +336,7 @@ def _ready_to_score(engine: Engine) -> Any:
 
     if not isinstance(engine, TransformersEngine) or not engine.model.training:
         return nullcontext()
-    if engine._prefixes is not None:
+    if engine.prefixes is not None:
         raise ValueError(
             "this engine keeps prompts' keys (keep_prefixes) of a model that is being trained, "
             "which makes them wrong: engine.keep_prefixes(0) first"

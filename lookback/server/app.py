@@ -53,8 +53,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 def make_app(engine: Engine, settings: Settings) -> FastAPI:
     """Return the application that serves an engine."""
     scheduler = RequestScheduler(settings.limits.in_flight, settings.limits.queue)
-    keep = getattr(engine, "keep_prefixes", None)
-    metrics = Metrics(scheduler, keep(settings.prefixes) if keep is not None else None)
+    metrics = Metrics(scheduler, engine.keep_prefixes(settings.prefixes))
     service = Service(engine, settings, scheduler, metrics)
     app = FastAPI(
         title="LookBack",

@@ -26,7 +26,7 @@ from lookback.server.settings import MIB, Limits, Settings
 from lookback.signals import PRUNED, Candidates
 
 if TYPE_CHECKING:
-    from lookback.engines.transformers.decoding.prefix_cache import Prefixes
+    from lookback.engines.base import PrefixCounts
 
 PIECES = 20_000
 """Objects and lists of a request: to read one of millions stops the server for minutes."""
@@ -276,7 +276,7 @@ class Metrics:
         prefixes: the prompts that the engine keeps, if it keeps any.
     """
 
-    def __init__(self, scheduler: RequestScheduler, prefixes: Prefixes | None = None) -> None:
+    def __init__(self, scheduler: RequestScheduler, prefixes: PrefixCounts | None = None) -> None:
         self.registry = prometheus.CollectorRegistry()
 
         def counter(name: str, about: str, *labels: str) -> prometheus.Counter:

@@ -79,7 +79,7 @@ class Settings:
         allow_urls: whether images may be named by public http(s) addresses.
         origins: whose pages may ask (CORS).
         prefixes: prompts whose keys are kept for others about the same images, where the engine can
-            (`TransformersEngine.keep_prefixes`); vLLM has a cache of its own.
+            (`Engine.keep_prefixes`); vLLM has a cache of its own.
         log_text: whether questions are logged.
         hosts: the names that the server answers to; None for any.
 

@@ -1,6 +1,6 @@
-"""Which candidates go on while they are being written: arithmetic on the signals so far.
+"""Rules that act on candidates while they are being written: arithmetic on the signals so far.
 
-`Pruning` ends the worst at given lengths, `Search` goes on from the best with forks of them. An
+`Pruning` ends the worst at given lengths, `Search` continues from the best with forks of them. An
 engine asks one of them at its checkpoints and does what the `Decision` says; it knows no scores.
 """
 
@@ -24,12 +24,9 @@ MERGED = "merged"
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """What there is of a candidate at a checkpoint.
+    """A candidate at a checkpoint: its tokens so far, and their signals (4, T) as in `SIGNALS`.
 
-    Attributes:
-        token_ids: its tokens so far.
-        signals: (4, T), of these tokens, as `SIGNALS` orders them.
-        running: whether it is still being written.
+    `running` is whether it is still being written.
     """
 
     token_ids: Sequence[int]
@@ -42,8 +39,8 @@ class Decision:
     """What happens at a checkpoint.
 
     Attributes:
-        ends: candidates that end here, by number, and what that end is called.
-        forks: running candidates that get one more continuation each; one may stand here often.
+        ends: the `finish` of candidates that end here, by their numbers.
+        forks: running candidates that get one more continuation each; numbers may repeat.
     """
 
     ends: Mapping[int, str] = field(default_factory=dict)
@@ -51,14 +48,14 @@ class Decision:
 
 
 class Steering(Protocol):
-    """Decides at checkpoints. `drafts` are the candidates that no earlier decision ended."""
+    """A rule that decides at checkpoints."""
 
     def due(self, tokens: int) -> bool:
-        """Whether there is a checkpoint after so many tokens."""
+        """Return whether there is a checkpoint after so many tokens."""
         ...
 
     def decide(self, tokens: int, drafts: Mapping[int, Draft]) -> Decision:
-        """What happens there."""
+        """Decide about the candidates that no earlier decision ended."""
         ...
 
 
@@ -68,12 +65,12 @@ Watch = Callable[[int, Mapping[int, float], Decision], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Judge:
-    """A scorer as it judges drafts: any that is arithmetic on signals.
+    """A scorer that judges drafts: any that is arithmetic on signals.
 
     Attributes:
         scorer: its name.
         settings: its settings; those of the model's family by default.
-        watch: who is told of each checkpoint.
+        watch: called at each checkpoint.
     """
 
     scorer: str = "lookback"
@@ -81,7 +78,7 @@ class Judge:
     watch: Watch | None = field(default=None, compare=False)
 
     def with_defaults(self, defaults: Mapping[str, float]) -> Self:
-        """The same with a family's settings where none were given.
+        """Return the same with a family's settings where none were given.
 
         Raises:
             ValueError: there is no such scorer, or setting, or it needs more than signals.
@@ -95,7 +92,7 @@ class Judge:
         return replace(self, settings=chosen.settings(defaults, self.settings))
 
     def ranking(self, drafts: Mapping[int, Draft]) -> dict[int, float]:
-        """Numbers and scores, the best first; equal scores keep their order, NaN comes last."""
+        """Return scores by number, the best first; equal scores keep their order, NaN is last."""
         if not drafts:
             return {}
         numbers, scores = list(drafts), self._scores([draft.signals for draft in drafts.values()])
@@ -106,12 +103,12 @@ class Judge:
         batch = SignalBatch.of_arrays(lengths, np.concatenate(signals, 1))
         return get_scorer(self.scorer).of_batch(batch, {}, self.settings)
 
-    def tell(self, tokens: int, scores: Mapping[int, float], decision: Decision) -> Decision:
-        """Hand a decision on to whoever watches."""
+    def report(self, tokens: int, scores: Mapping[int, float], decision: Decision) -> Decision:
+        """Call `watch` with a decision, and return it."""
         if self.watch is not None:
             self.watch(tokens, scores, decision)
         return decision
 
     def to_json(self) -> dict[str, Any]:
-        """What `Candidates.sampling` keeps of it."""
+        """Return what `Candidates.sampling` keeps of it."""
         return {"scorer": self.scorer, "settings": dict(self.settings)}

@@ -36,7 +36,7 @@ class Pruning(Judge):
     schedule: str | Schedule = "half"
 
     def of(self, n: int, defaults: Mapping[str, float]) -> Pruning:
-        """The same for n candidates of a model with these settings for its scorer.
+        """Return the same for n candidates of a model with these settings for its scorer.
 
         Raises:
             ValueError: it is no schedule, or its scorer cannot judge drafts.
@@ -45,7 +45,7 @@ class Pruning(Judge):
 
     @property
     def kept(self) -> dict[int, int]:
-        """How many are kept, by the tokens after which that is so; of a rule made by `of`."""
+        """How many are kept after so many tokens, by these; of a rule made by `of`."""
         return dict(check_schedule(self.schedule, 1))
 
     def due(self, tokens: int) -> bool:
@@ -57,15 +57,15 @@ class Pruning(Judge):
         scores = self.ranking(drafts)
         best = list(scores)[: self.kept[tokens]]
         ends = {i: PRUNED for i, draft in drafts.items() if draft.running and i not in best}
-        return self.tell(tokens, scores, Decision(ends))
+        return self.report(tokens, scores, Decision(ends))
 
     def to_json(self) -> dict[str, Any]:
-        """What `Candidates.sampling` keeps of it."""
+        """Return what `Candidates.sampling` keeps of it."""
         return super().to_json() | {"schedule": [list(pair) for pair in self.kept.items()]}
 
 
 def check_schedule(schedule: Any, n: int) -> tuple[tuple[int, int], ...]:
-    """A schedule for n candidates as pairs of whole numbers.
+    """Return a schedule for n candidates as pairs of whole numbers.
 
     Raises:
         ValueError: it is none.
@@ -95,7 +95,7 @@ Prune = str | Schedule | Pruning | None
 
 
 def pruning_of(prune: Prune, n: int, defaults: Mapping[str, float]) -> Pruning | None:
-    """The rule for n candidates of a model with these settings; None for none.
+    """Return the rule for n candidates of a model with these settings; None for none.
 
     Raises:
         ValueError: it is no schedule, or its scorer cannot judge drafts.
@@ -109,7 +109,7 @@ def pruning_of(prune: Prune, n: int, defaults: Mapping[str, float]) -> Pruning |
 def pruned_at(
     rule: Pruning, signals: Sequence[NDArray[np.float32]], drawn: Sequence[int]
 ) -> list[int | None]:
-    """After how many tokens each candidate of a finished draw would have been pruned; None: never.
+    """Return after how many tokens each candidate of a finished draw would have been pruned.
 
     Args:
         rule: the pruning, as `Pruning.of` gives it.

@@ -33,7 +33,7 @@ class Search(Judge):
     every: int = 16
 
     def of(self, defaults: Mapping[str, float]) -> Search:
-        """The same for a model with these settings for its scorer.
+        """Return the same for a model with these settings for its scorer.
 
         Raises:
             ValueError: a number is out of range, or the scorer cannot judge drafts.
@@ -56,21 +56,21 @@ class Search(Judge):
         ends |= {i: PRUNED for i in left if left[i].running and i not in best}
         rows = self.width * len(best) // self.keep
         forks = [best[place % len(best)] for place in range(rows - len(best))]
-        return self.tell(tokens, scores, Decision(ends, forks))
+        return self.report(tokens, scores, Decision(ends, forks))
 
     def to_json(self) -> dict[str, Any]:
-        """What `Candidates.sampling` keeps of it."""
+        """Return what `Candidates.sampling` keeps of it."""
         mine = {"width": self.width, "keep": self.keep, "every": self.every}
         return super().to_json() | mine
 
 
 def repeated(token_ids: Mapping[int, Sequence[int]]) -> list[int]:
-    """The candidates that say the same, token by token, as one before them."""
+    """Return the candidates that say the same, token by token, as one before them."""
     seen: set[tuple[int, ...]] = set()
-    found = []
+    again = []
     for i, ids in token_ids.items():
         key = tuple(ids)
         if key in seen:
-            found.append(i)
+            again.append(i)
         seen.add(key)
-    return found
+    return again

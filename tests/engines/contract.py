@@ -63,6 +63,19 @@ class Contract(Hearing):
             with pytest.raises(AbilityError, match=rf"{ability}\(\) needs .* {engine.name!r}"):
                 getattr(engine, ability)()
 
+    def test_prompts_are_kept_and_counted_or_it_has_no_such_cache(self, engine):
+        plain = engine.score(noise(), QUESTION, ["red"])
+        counts = engine.keep_prefixes(2)
+        try:
+            for _ in range(2):
+                same(engine.score(noise(), QUESTION, ["red"]), plain)
+            assert counts is None or (counts.new, counts.same) == (1, 1)
+            assert counts is None or counts.saved > 0
+            with pytest.raises(ValueError, match="most = -1"):
+                engine.keep_prefixes(-1)
+        finally:
+            engine.keep_prefixes(0)
+
     def test_signals_by_layer_are_told_or_refused(self, engine):
         drawn = engine.sample(noise(), QUESTION, 4, **DRAW)
         assert {c.by_layer for c in drawn} == {None}

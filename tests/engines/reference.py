@@ -22,7 +22,7 @@ def noise(seed=0, size=(48, 40)):
 def inputs_of(lb, image, question=QUESTION):
     """What a model is given for an image (or none) and a question."""
     source = "none" if image is None else None
-    return lb._inputs(Conversation.of(image, question), source)[0]
+    return lb.inputs(Conversation.of(image, question), source)[0]
 
 
 def prefill(decoder, inputs):

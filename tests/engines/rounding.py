@@ -22,14 +22,14 @@ STEPS = 9
 def rows_are_independent() -> bool:
     """Tried with the embedded model: rows of 32 beside fewer, on one thread and on two."""
     engine = lookback.load()
-    decoder = engine._decoder
+    decoder = engine.decoder
     prefix = prefill(decoder, inputs_of(engine, noise(), "what is it?"))
     ids = torch.randint(10, 200, (32, STEPS), generator=torch.Generator().manual_seed(0))
 
     def logits(rows):
         reader, cache = SharedPrefix(prefix), SharedCache(prefix, rows)
-        with decoder._running(prefix), reading(reader):
-            found = [decoder._forward(ids[:rows, t, None], cache, reader) for t in range(STEPS)]
+        with decoder.session(prefix), reading(reader):
+            found = [decoder.forward(ids[:rows, t, None], cache, reader) for t in range(STEPS)]
         return torch.cat([torch.cat([one[:, 0], share[0]], 1) for one, share in found], 1)
 
     before = torch.get_num_threads()

@@ -49,7 +49,7 @@ class _Seen(Exception):
 
 def embeddings(lb, conversation):
     """What stands at the source's tokens before the first layer of the decoder, (V, width)."""
-    inputs, mask = lb._inputs(conversation)
+    inputs, mask = lb.inputs(conversation)
 
     def stop(module, args, kwargs):
         raise _Seen(kwargs["inputs_embeds"])
@@ -65,8 +65,8 @@ def embeddings(lb, conversation):
 
 
 def pictures_of(lb, conversation, source=None):
-    inputs, mask = lb._inputs(conversation, source)
-    return pictures(lb._prompter, conversation, inputs, mask, lb.model.config)
+    inputs, mask = lb.inputs(conversation, source)
+    return pictures(lb.prompter, conversation, inputs, mask, lb.model.config)
 
 
 def asking(*images):

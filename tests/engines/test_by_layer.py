@@ -74,7 +74,7 @@ def llava():
 def test_of_one_image_among_two(llava):
     images = [noise(1), noise(2)]
     (found,) = llava.score(images, QUESTION, [[30, 31, 32]], source="image:1", by_layer=True)
-    inputs, mask = llava._inputs(Conversation.of(images, QUESTION), "image:1")
+    inputs, mask = llava.inputs(Conversation.of(images, QUESTION), "image:1")
     expected = eager_by_layer(llava.model, inputs, [30, 31, 32], mask)
     np.testing.assert_allclose(found.by_layer, expected, atol=TOLERANCE, rtol=TOLERANCE)
 
@@ -88,7 +88,7 @@ def test_piece_by_piece(llava):
     """A long response goes through in pieces, many responses in batches."""
     responses = [list(range(30, 30 + length)) for length in (9, 2, 7, 7)]
     whole = llava.score(noise(), QUESTION, responses, by_layer=True)
-    llava._decoder.batch_rows = 3
+    llava.decoder.batch_rows = 3
     for a, b in zip(whole, llava.score(noise(), QUESTION, responses, by_layer=True), strict=True):
         np.testing.assert_allclose(a.by_layer, b.by_layer, atol=TOLERANCE)
 

@@ -14,8 +14,7 @@ from zoo.configs_odd import build_odd
 import lookback
 from lookback.engines.common.compat import DynamicLayer, HybridLayer, StateLayer
 from lookback.engines.transformers.decoding.decoder import Decoder
-from lookback.engines.transformers.decoding.kv_cache import has_state, prompt_cache
-from lookback.engines.transformers.decoding.prefix import SharedCache
+from lookback.engines.transformers.decoding.prefix import SharedCache, has_state, prompt_cache
 
 RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52]]
 LIBRARY = ["DynamicLayer", "DynamicSlidingWindowLayer", "LinearAttentionLayer"]
@@ -42,7 +41,7 @@ def test_a_layer_that_a_model_derives_is_refused_by_name():
 def score(model, processor):
     lb = lookback.load(model, processor)
     inputs = inputs_of(lb, noise())
-    decoder = lb._decoder
+    decoder = lb.decoder
     return inputs, decoder.score(prefill(decoder, inputs), RESPONSES)
 
 

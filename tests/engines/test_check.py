@@ -14,7 +14,7 @@ from lookback.engines.transformers import engine, generation
 from lookback.engines.transformers.attention import partial, tap
 from lookback.engines.transformers.attention.tap import Reader
 from lookback.engines.transformers.check import CheckReport
-from lookback.engines.transformers.decoding import batch, decoder, passes, prefix
+from lookback.engines.transformers.decoding import batch, decoder, prefix
 from lookback.engines.transformers.decoding.decoder import Decoder
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -58,11 +58,11 @@ def test_the_model_is_left_as_it_was(lb):
     from lookback.engines.transformers.support import decoder_configs
 
     names = [attention_name(config) for config in decoder_configs(lb.model)]
-    session, batch = torch.random.get_rng_state(), lb._decoder.batch_rows
+    session, batch = torch.random.get_rng_state(), lb.decoder.batch_rows
     lb.check()
     assert [attention_name(config) for config in decoder_configs(lb.model)] == names
     assert torch.equal(session, torch.random.get_rng_state())
-    assert lb._decoder.batch_rows == batch
+    assert lb.decoder.batch_rows == batch
     assert "generate" not in vars(lb.model)
 
 
@@ -99,7 +99,7 @@ class TestPlanted:
         assert "record, beside a longer prompt" in wrong(loaded("llava").check())
 
     def test_padding_that_stays(self, lb, monkeypatch):
-        monkeypatch.setattr(passes, "without_padding", lambda inputs, source: (inputs, source))
+        monkeypatch.setattr(decoder, "without_padding", lambda inputs, source: (inputs, source))
         assert "score, a prompt padded on the left" in wrong(lb.check())
 
     def test_state_of_another_prompt(self, monkeypatch):

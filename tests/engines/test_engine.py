@@ -35,7 +35,7 @@ class TestScore:
         assert ["".join(c.tokens) for c in cands] == [" " + t for t in texts]
         assert {c.finish for c in cands} == {"given"}
         assert cands.defaults == {"alpha": 7.0, "lam": 1.5}
-        assert (cands.prompt_ids == lb._decoder.image_token).sum() == 16
+        assert (cands.prompt_ids == lb.decoder.image_token).sum() == 16
 
     def test_texts_ids_and_candidates_are_the_same_response(self, lb):
         text = lb.score(noise(), QUESTION, "a red circle")[0]
@@ -68,7 +68,7 @@ class TestScore:
             lb.score(noise(), QUESTION, responses)
 
     def test_the_vocabulary_ends_before_its_size(self, lb):
-        size = lb._decoder.vocab
+        size = lb.decoder.vocab
         with pytest.raises(ValueError, match=f"token id {size} is outside the vocabulary"):
             lb.score(noise(), QUESTION, [[size]])
 
@@ -124,7 +124,7 @@ class TestScore:
 
     def test_a_placeholder_among_the_ids_is_refused(self, lb):
         with pytest.raises(ValueError, match="is the image placeholder"):
-            lb.score(noise(), QUESTION, [[30, lb._decoder.image_token]])
+            lb.score(noise(), QUESTION, [[30, lb.decoder.image_token]])
 
     def test_progress_reaches_the_end(self, lb):
         seen = []
@@ -180,8 +180,8 @@ class TestSample:
             c
             for c in drawn
             if c.text.strip()
-            and not any(t in c.text for t in lb._prompter._special)
-            and lb._prompter.encode(cands_prompt(drawn), c.text) == c.token_ids.tolist()
+            and not any(t in c.text for t in lb.prompter.special_tokens)
+            and lb.prompter.encode(cands_prompt(drawn), c.text) == c.token_ids.tolist()
         ]
         assert len(spelled) >= 5
         for a, b in zip(
@@ -191,9 +191,9 @@ class TestSample:
 
     def test_candidates_end_at_the_end_token_and_leave_the_batch(self, lb, monkeypatch):
         sizes = []
-        forward = lb._decoder._forward
+        forward = lb.decoder.forward
         monkeypatch.setattr(
-            lb._decoder, "_forward", lambda ids, *a: (sizes.append(len(ids)), forward(ids, *a))[1]
+            lb.decoder, "forward", lambda ids, *a: (sizes.append(len(ids)), forward(ids, *a))[1]
         )
         monkeypatch.setattr(lb, "end_tokens", list(range(10, 90)))
         drawn = lb.sample(noise(), QUESTION, 40, **self.settings)
@@ -305,7 +305,7 @@ class TestGenerate:
 
         def generate(input_ids, **settings):
             asked.append(settings)
-            other = threading.Thread(target=lambda: free.append(lb._lock.acquire(blocking=False)))
+            other = threading.Thread(target=lambda: free.append(lb.lock.acquire(blocking=False)))
             other.start()
             other.join()
             return torch.cat([input_ids, torch.full_like(input_ids[:, :1], 30)], 1)
@@ -321,7 +321,7 @@ class TestGenerate:
 
     def test_answers_have_no_blanks_around_them(self, lb, monkeypatch):
         monkeypatch.setattr(
-            lb._prompter.tokenizer, "batch_decode", lambda ids, **settings: [" a cat\n"] * len(ids)
+            lb.prompter.tokenizer, "batch_decode", lambda ids, **settings: [" a cat\n"] * len(ids)
         )
         assert lb.generate(noise(), ["what?", "who?"], max_new_tokens=2) == ["a cat"] * 2
 

@@ -7,10 +7,12 @@ import pytest
 from toy_engine import ToyEngine
 
 from lookback.engines import (
+    ABILITIES,
     ENGINES,
     AbilityError,
     Engine,
     EngineKind,
+    Identity,
     engine,
     load,
     optional_settings,
@@ -20,6 +22,7 @@ from lookback.engines import (
 from lookback.engines.common.check_report import Check, CheckReport
 from lookback.engines.transformers import TransformersEngine
 from lookback.engines.vllm.engine import VllmEngine
+from lookback.families import GENERIC
 
 
 @pytest.fixture
@@ -95,6 +98,39 @@ def test_what_an_engine_cannot_do_is_said_with_what_it_can():
         refuse(able, "check")
     with pytest.raises(AbilityError, match=r"cannot, it can generate$"):
         refuse(able, "sample")
+
+
+def test_an_ability_without_its_method_is_named():
+    class Empty(Engine):
+        name, family, abilities = "empty", GENERIC, frozenset(ABILITIES)
+
+        def identity(self):
+            return Identity("empty", "empty", "Empty")
+
+    empty = Empty()
+    for ask, method in (
+        (lambda: empty.sample(None, "?"), "_sample"),
+        (lambda: empty.search(None, "?"), "_search"),
+        (lambda: empty.score(None, "?", "a"), "_score"),
+        (lambda: empty.knockout(None, "?", "a"), "_knockout"),
+        (lambda: empty.look(None, "?", "a"), "_look"),
+        (lambda: empty.generate(None, "?"), "_generate"),
+        (empty.check, "_check"),
+    ):
+        with pytest.raises(NotImplementedError, match=rf"Empty .*does not define {method}\("):
+            ask()
+    assert empty.close() is None
+
+
+def test_an_engine_must_derive_from_the_contract():
+    with pytest.raises(TypeError, match="identity"):
+        type("Nobody", (Engine,), {})()
+
+
+def test_coroutines_take_what_the_methods_take():
+    for name in ("sample", "score"):
+        theirs = inspect.signature(getattr(Engine, name))
+        assert inspect.signature(getattr(VllmEngine, f"a{name}")) == theirs
 
 
 def test_settings_are_passed_on_if_they_are_wanted_and_refused_if_they_are_not_known():

@@ -44,7 +44,7 @@ def stack(candidate):
 def test_scored_signals_equal_those_from_attention_maps(zoo, lb):
     """Ragged responses, so that some are padded; one of a single token."""
     rng = np.random.default_rng(1)
-    plain = [i for i in range(10, 250) if i not in lb._prompter.tokenizer.all_special_ids]
+    plain = [i for i in range(10, 250) if i not in lb.prompter.tokenizer.all_special_ids]
     responses = [rng.choice(plain, length).tolist() for length in (9, 1, 4, 17)]
     cands = lb.score(noise(), QUESTION, responses)
     inputs = inputs_of(lb, noise(), QUESTION)
@@ -62,7 +62,7 @@ def test_where_it_looked_equals_attention_maps(zoo, lb):
     (scored,) = lb.score(noise(), QUESTION, [response])
     found = lb.look(noise(), QUESTION, response)
     np.testing.assert_allclose(found.weights.sum(1), scored.visual_lookback, atol=1e-6, rtol=0)
-    inputs, layers = inputs_of(lb, noise(), QUESTION), (0, lb._decoder.layers)
+    inputs, layers = inputs_of(lb, noise(), QUESTION), (0, lb.decoder.layers)
     expected = eager_look(zoo.model, inputs, response, layers)
     np.testing.assert_allclose(found.weights, expected, atol=TOLERANCE, rtol=TOLERANCE)
     assert found.weights.std(0).max() > 1e-3  # rows differ, and so do columns
@@ -78,7 +78,7 @@ def test_several_images_equal_attention_maps(zoo, lb, source):
             lb.score(images, QUESTION, [[30, 31, 32]], source=source)
         return
     (found,) = lb.score(images, QUESTION, [[30, 31, 32]], source=source)
-    inputs, mask = lb._inputs(Conversation.of(images, QUESTION), source)
+    inputs, mask = lb.inputs(Conversation.of(images, QUESTION), source)
     expected = eager_signals(lb.model, inputs, [30, 31, 32], mask)
     np.testing.assert_allclose(stack(found), expected, atol=TOLERANCE, rtol=TOLERANCE)
     look = lb.look(images, QUESTION, [30, 31, 32], source=source)

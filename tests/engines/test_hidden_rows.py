@@ -41,7 +41,7 @@ def masked_logits(model, full, columns):
 def test_every_family_equals_a_pass_of_the_whole_with_that_mask(name):
     zoo = build(name)
     lb = lookback.load(zoo.model, zoo.processor)
-    layers = lb._decoder.layers // 2, lb._decoder.layers
+    layers = lb.decoder.layers // 2, lb.decoder.layers
     settings = {"layers": layers, "share": SHARE}
     found = lb.knockout(noise(), QUESTION, RESPONSES, rows="all", **settings)
     later = lb.knockout(noise(), QUESTION, RESPONSES, rows="response", **settings)
@@ -75,7 +75,7 @@ def test_llavas_logits_are_the_public_scripts(lb):
     full, prompt = whole(lb.model, inputs, RESPONSES[0]), inputs["input_ids"].shape[1]
     columns = core(lb.model, full, prompt, (0, 2))
     expected = masked_logits(lb.model, full, columns)[prompt - 1 : -1].float()
-    source = inputs["input_ids"][0] == lb._decoder.image_token
+    source = inputs["input_ids"][0] == lb.decoder.image_token
     hidden = torch.isin(source.nonzero()[:, 0], columns)
     prefix = Decoder(lb.model).prefill(inputs, source, hidden=hidden)
     torch.testing.assert_close(prefix.logits[0].float(), expected[0], atol=1e-5, rtol=1e-5)

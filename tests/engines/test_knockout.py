@@ -23,6 +23,7 @@ import lookback
 from lookback.engines import UnsupportedModelError
 from lookback.engines.transformers.attention import source_weights
 from lookback.engines.transformers.decoding.decoder import Decoder
+from lookback.engines.transformers.decoding.source_attention import _importance
 from lookback.engines.transformers.support import decoder_configs
 from lookback.families import image_token_id
 
@@ -81,7 +82,7 @@ def reference(model, inputs, response, layers, share):
 def test_every_family_equals_maps_with_columns_taken_out(name):
     zoo = build(name)
     lb = lookback.load(zoo.model, zoo.processor)
-    depth = lb._decoder.layers
+    depth = lb.decoder.layers
     layers, share = (depth // 2, depth), 0.4
     found = lb.knockout(noise(), QUESTION, RESPONSES, layers=layers, share=share)
     seen = lb.score(noise(), QUESTION, RESPONSES)
@@ -113,8 +114,8 @@ def test_importance_is_what_the_chosen_layers_maps_say(lb, layers, rows, monkeyp
     decoder.batch_rows = rows
     prefix, prompt = prefill(decoder, inputs), inputs["input_ids"].shape[1]
     vision = (inputs["input_ids"][0] == decoder.image_token).nonzero()[:, 0]
-    with decoder._running(prefix) as loan:
-        found = decoder._importance(prefix, RESPONSES, layers, loan)
+    with decoder.session(prefix) as session:
+        found = _importance(decoder, prefix, RESPONSES, layers, session)
     for response, received in zip(RESPONSES, found, strict=True):
         _, maps = eager_maps(lb.model, whole(lb.model, inputs, response))
         chosen = torch.stack(maps[slice(*layers)])[:, :, prompt:][..., vision]

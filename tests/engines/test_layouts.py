@@ -91,7 +91,7 @@ def test_a_text_is_in_no_picture():
         {"type": "text", "text": QUESTION},
     ]
     conversation = Conversation.from_messages([{"role": "user", "content": content}])
-    _, mask = lb._inputs(conversation)
+    _, mask = lb.inputs(conversation)
     (picture,) = pictures_of(lb, conversation)
     before = int(mask.sum()) - 16
     assert before > 0
@@ -165,7 +165,7 @@ def test_a_picture_turned_over_has_no_map(monkeypatch):
 def test_a_tiny_picture_gives_a_map_or_says_why_not(name, size):
     lb = engine(name)
     try:
-        lb._inputs(asking(grey(size)))
+        lb.inputs(asking(grey(size)))
     except ValueError:
         return  # the processor itself refuses
     (picture,) = quiet_pictures(lb, asking(grey(size)))

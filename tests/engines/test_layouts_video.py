@@ -99,7 +99,7 @@ def test_an_image_and_a_video_have_columns_of_their_own(lb):
         {"type": "text", "text": "what?"},
     ]
     conversation = Conversation.from_messages([{"role": "user", "content": content}])
-    _, mask = lb._inputs(conversation)
+    _, mask = lb.inputs(conversation)
     image, *frames = pictures_of(lb, conversation)
     assert image.name == "image:0"
     assert frames[0].name == "video:0/0"
@@ -137,7 +137,7 @@ def test_frames_that_do_not_add_up_have_no_map(monkeypatch):
 
 def test_one_frame_is_a_video_too(lb):
     try:
-        lb._inputs(asking(CLIP[:1]))
+        lb.inputs(asking(CLIP[:1]))
     except ValueError:
         return  # Qwen3-VL's processor wants two
     with warnings.catch_warnings():

@@ -10,11 +10,10 @@ from zoo import build
 
 import lookback
 from lookback.engines.common import stream as telling_file
-from lookback.engines.common.continuations import Continuation, Likeliest
+from lookback.engines.common.continuations import Continuation, Likeliest, StopTexts
 from lookback.engines.common.logits import likeliest, token_stats
-from lookback.engines.common.stops import StopTexts
-from lookback.engines.common.stream import Listener, Telling
-from lookback.engines.common.tokens import MOST_SPELLED, IdText
+from lookback.engines.common.prompts import MOST_SPELLED, IdText
+from lookback.engines.common.stream import Listener, StreamNotifier
 from lookback.signals import WRITING, Candidate, Signals, Top
 
 DRAW = {"max_new_tokens": 8, "seed": 42}
@@ -65,7 +64,7 @@ def test_ids_stand_for_words_that_nobody_knows():
 
 
 def test_texts_of_tokens_are_forgotten_before_they_are_too_many(engine):
-    prompter = engine._prompter
+    prompter = engine.prompter
     before = prompter.pieces([1, 2], [70, 71, 72])
     prompter._spelled |= {(-i, -i): "x" for i in range(MOST_SPELLED)}
     assert prompter.pieces([1, 2], [70, 71, 72]) == before
@@ -76,8 +75,8 @@ def test_texts_of_tokens_are_forgotten_before_they_are_too_many(engine):
 
 def test_nothing_is_made_while_it_is_not_time(engine, monkeypatch):
     made = []
-    real = engine._prompter.pieces
-    monkeypatch.setattr(engine._prompter, "pieces", lambda *x: made.append(1) or real(*x))
+    real = engine.prompter.pieces
+    monkeypatch.setattr(engine.prompter, "pieces", lambda *x: made.append(1) or real(*x))
     engine.sample(noise(), QUESTION, 4, **DRAW)
     plain = len(made)
     made.clear()
@@ -132,17 +131,17 @@ def test_a_listener_hears_of_changes_when_it_is_time(monkeypatch):
         clock.now += 5.0  # it takes its time
         calls.append([(c.index, len(c.tokens), c.finish) for c in some])
 
-    telling = Telling(Listener(hear, every=2.0), candidate)
-    assert not telling.due()
+    notifier = StreamNotifier(Listener(hear, every=2.0), candidate)
+    assert not notifier.is_due()
     clock.now += 2.0
-    assert telling.due()
-    telling.tell([one(1), one(1), one(0, "end")])
-    assert not telling.due()  # from the end of the last call on
+    assert notifier.is_due()
+    notifier.update([one(1), one(1), one(0, "end")])
+    assert not notifier.is_due()  # from the end of the last call on
     clock.now += 2.0
-    assert telling.due()
-    telling.tell([one(1), one(2), one(0, "end")])
-    telling.tell([one(1), one(2), one(0, "end")])
-    telling.end([candidate(0, one(1, "length")), candidate(1, one(2, "stop"))])
+    assert notifier.is_due()
+    notifier.update([one(1), one(2), one(0, "end")])
+    notifier.update([one(1), one(2), one(0, "end")])
+    notifier.finish([candidate(0, one(1, "length")), candidate(1, one(2, "stop"))])
     assert calls == [
         [(0, 1, WRITING), (1, 1, WRITING), (2, 0, "end")],
         [(1, 2, WRITING)],

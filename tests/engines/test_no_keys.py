@@ -9,6 +9,7 @@ from zoo import build
 
 import lookback
 from lookback.engines.transformers.decoding.decoder import Decoder
+from lookback.engines.transformers.decoding.source_attention import knockout
 
 RESPONSES = [[30, 31, 32, 33], [40], [50, 51]]
 
@@ -40,7 +41,7 @@ def test_knockout_with_one_token_after_the_image(share):
     """The prompt without its last token is all source; with a share of 1 nothing at all is seen."""
     model, decoder, inputs = image_then([21])
     prefix = decoder.prefill(inputs, inputs["input_ids"][0] == decoder.image_token)
-    found = decoder.knockout(prefix, RESPONSES, (0, 2), share)
+    found = knockout(decoder, prefix, RESPONSES, (0, 2), share)
     for one, response in zip(found, RESPONSES, strict=True):
         expected = reference(model, inputs, response, (0, 2), share)
         np.testing.assert_allclose(one.signals[[0, 2, 3]], expected, atol=2e-5, rtol=2e-5)
@@ -50,4 +51,4 @@ def test_knockout_without_a_source_is_refused():
     _, decoder, inputs = image_then([21])
     prefix = decoder.prefill(inputs, torch.zeros(inputs["input_ids"].shape[1], dtype=torch.bool))
     with pytest.raises(ValueError, match="no source tokens to hide"):
-        decoder.knockout(prefix, RESPONSES, (0, 2), 0.5)
+        knockout(decoder, prefix, RESPONSES, (0, 2), 0.5)

@@ -12,7 +12,7 @@ from engines.test_decoder import setup
 
 from lookback.engines.common import logits
 from lookback.engines.transformers.decoding import decoder
-from lookback.engines.transformers.decoding.passes import RotationError
+from lookback.engines.transformers.decoding.decoder import RotationError
 
 PRETEND = Path(__file__).with_name("pretend_device.py")
 
@@ -26,18 +26,18 @@ def test_steps_on_a_device_that_cannot_be_read():
 
 @pytest.mark.parametrize("stops", [False, True])
 def test_looking_seldom_changes_nothing(stops):
-    _, passes, inputs = setup("llava")
-    prefix = prefill(passes, inputs)
+    _, decoding, inputs = setup("llava")
+    prefix = prefill(decoding, inputs)
     settings = {"temperature": 1.5, "top_p": 0.95, "top_k": None, "max_new_tokens": 21, "seed": 3}
     settings["end_tokens"] = range(0, 400, 9)
     if stops:
         settings["stopped"] = lambda ids: ids[-1] % 7 == 0
-    often = passes.sample(prefix, 8, **settings)
+    often = decoding.sample(prefix, 8, **settings)
     assert {one.finish for one in often} >= {"end", "stop"} if stops else {"end"}
     assert len({len(one.token_ids) for one in often}) > 2
     for every in (3, 8, 100):
-        passes.look_every = every
-        seldom = passes.sample(prefix, 8, **settings)
+        decoding.read_every = every
+        seldom = decoding.sample(prefix, 8, **settings)
         for one, other in zip(often, seldom, strict=True):
             assert one.token_ids == other.token_ids
             assert one.finish == other.finish
@@ -64,19 +64,19 @@ def test_branches_that_save_work_change_nothing(monkeypatch):
 
 def test_logits_that_are_not_numbers_are_refused(monkeypatch):
     """At the next look, and never as an index beyond the vocabulary."""
-    _, passes, inputs = setup("llava")
-    prefix = prefill(passes, inputs)
-    forward = passes._forward
+    _, decoding, inputs = setup("llava")
+    prefix = prefill(decoding, inputs)
+    forward = decoding.forward
 
-    def broken(ids, cache, reader, habits=None):
-        found, lookback = forward(ids, cache, reader, habits)
+    def broken(ids, cache, reader, mode=None):
+        found, lookback = forward(ids, cache, reader, mode)
         return found * torch.nan, lookback
 
-    monkeypatch.setattr(passes, "_forward", broken)
+    monkeypatch.setattr(decoding, "forward", broken)
     for every in (1, 4, 100):
-        passes.look_every = every
+        decoding.read_every = every
         with pytest.raises(FloatingPointError, match="not finite"):
-            passes.sample(
+            decoding.sample(
                 prefix, 3, temperature=1.0, top_p=0.9, top_k=None, max_new_tokens=9, seed=0,
                 end_tokens=[],
             )  # fmt: skip
@@ -84,23 +84,23 @@ def test_logits_that_are_not_numbers_are_refused(monkeypatch):
 
 def test_where_positions_turn_every_step_is_looked_at(monkeypatch):
     """What has ended must not be sent on beyond that length, whatever a look costs."""
-    _, passes, inputs = setup("llava")
-    prefix = prefill(passes, inputs)
+    _, decoding, inputs = setup("llava")
+    prefix = prefill(decoding, inputs)
     monkeypatch.setattr(decoder, "cheap_to_read", lambda tensor: False)
 
     def check_rotation(prefix, fed, rows):
         if fed + rows > 2:
             raise RotationError(f"after {fed} tokens")
 
-    monkeypatch.setattr(passes, "_check_rotation", check_rotation)
+    monkeypatch.setattr(decoding, "_check_rotation", check_rotation)
     settings = {"temperature": 1.0, "top_p": 1.0, "top_k": None, "max_new_tokens": 9, "seed": 0}
-    drawn = passes.sample(prefix, 3, end_tokens=range(passes.vocab), **settings)
+    drawn = decoding.sample(prefix, 3, end_tokens=range(decoding.vocab), **settings)
     assert [one.finish for one in drawn] == ["end"] * 3
     with pytest.raises(RotationError, match="after 2 tokens"):
-        passes.sample(prefix, 3, end_tokens=[], **settings)
+        decoding.sample(prefix, 3, end_tokens=[], **settings)
 
 
 def test_the_default_waits_only_where_it_costs_nothing():
-    assert decoder.LOOK_EVERY > 1
+    assert decoder.READ_EVERY > 1
     assert logits.cheap_to_read(torch.empty(1))
     assert not logits.cheap_to_read(torch.empty(1, device="meta"))

@@ -15,9 +15,8 @@ from zoo import OLDEST, TOLERANCE, build
 
 import lookback
 from lookback.conversations import Conversation
-from lookback.engines.transformers.decoding import prefix_cache as prefixes_file
-from lookback.engines.transformers.decoding import prefix_reuse
-from lookback.engines.transformers.decoding.prefix_cache import Prefixes, Prompt, size_of
+from lookback.engines.transformers.decoding import prefix_cache
+from lookback.engines.transformers.decoding.prefix_cache import PrefixCache, Prompt, size_of
 from lookback.signals import SIGNALS
 
 GOOD = ["embedded", "llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava_next"]
@@ -30,7 +29,7 @@ RESPONSES = ["a red dog", "two", "yes no blue"]
 @pytest.fixture(autouse=True)
 def untried():
     """Whatever other tests found out."""
-    prefixes_file._SOUND.clear()
+    prefix_cache._SOUND.clear()
 
 
 def engine(name):
@@ -93,7 +92,7 @@ def test_another_question_goes_on_from_the_image(name):
     # The first is new, the second goes both ways, the others go on.
     assert [a == b for a, b in counts] == [True, True, False, False]
     assert (kept.new, kept.continued, kept.same) == (2, 2, 0)
-    assert prefixes_file._SOUND[lb.model]
+    assert prefix_cache._SOUND[lb.model]
     vision = int(np.isin(found.prompt_ids, kept.media).sum())
     for rest, length in counts[2:]:
         assert rest <= length - vision
@@ -123,25 +122,25 @@ def test_where_keys_depend_on_the_question_or_there_are_none_it_is_not_done(name
 
 @pytest.mark.parametrize("name", ["paligemma", "paligemma2"])
 def test_a_prompt_that_looks_both_ways_is_found_by_trial_too(name, monkeypatch):
-    monkeypatch.setattr(prefix_reuse, "BOTH_WAYS", ())
+    monkeypatch.setattr(prefix_cache, "BOTH_WAYS", ())
     lb = engine(name)
     plain = [score(lb, question) for question in QUESTIONS]
     kept = lb.keep_prefixes(8)
     for question, expected in zip(QUESTIONS, plain, strict=True):
         same(score(lb, question), expected)
-    assert prefixes_file._SOUND[lb.model] is False
+    assert prefix_cache._SOUND[lb.model] is False
     assert kept.continued == 0
 
 
 def test_the_trial_is_not_made_on_what_cannot_tell(monkeypatch):
     """The same tokens with another source: what looks ahead would look alike."""
-    monkeypatch.setattr(prefix_reuse, "BOTH_WAYS", ())
+    monkeypatch.setattr(prefix_cache, "BOTH_WAYS", ())
     lb = engine("llava")
     lb.keep_prefixes(8)
     images = [noise(1), noise(2)]
     score(lb, image=images)
     score(lb, image=images, source="image:0")
-    assert lb.model not in prefixes_file._SOUND
+    assert lb.model not in prefix_cache._SOUND
 
 
 @pytest.mark.parametrize("name", ["llava", "qwen2_vl", "gemma3", "idefics3"])
@@ -234,7 +233,7 @@ def test_no_more_is_kept_than_is_allowed():
         score(lb, image=noise(i))
         assert len(kept) == min(3, i + 1)
     one = kept.bytes // 3
-    assert one == size_of(lb._decoder.prefill(*lb._inputs(conversation())))
+    assert one == size_of(lb.decoder.prefill(*lb.inputs(conversation())))
     score(lb, image=noise(3))  # the oldest of those that are there is used again
     score(lb, image=noise(9))
     score(lb, image=noise(3))
@@ -254,7 +253,7 @@ def test_no_more_is_kept_than_is_allowed():
 
 def test_who_was_gone_on_from_is_kept_longer():
     lb = engine("llava")
-    prefixes_file._SOUND[lb.model] = True
+    prefix_cache._SOUND[lb.model] = True
     kept = lb.keep_prefixes(2)
     score(lb, QUESTIONS[0], noise(1))
     score(lb, QUESTIONS[0], noise(2))
@@ -266,11 +265,11 @@ def test_who_was_gone_on_from_is_kept_longer():
 
 def test_a_prompt_is_not_gone_on_from_to_one_that_is_too_long(monkeypatch):
     lb = engine("llava")
-    prefixes_file._SOUND[lb.model] = True
-    kept = Prefixes(lb._decoder, [lb._decoder.image_token], 8)
-    kept.prefill(*lb._inputs(conversation()))
-    inputs, mask = lb._inputs(conversation(QUESTIONS[1]))
-    monkeypatch.setattr(lb._decoder, "max_length", len(mask))
+    prefix_cache._SOUND[lb.model] = True
+    kept = PrefixCache(lb.decoder, [lb.decoder.image_token], 8)
+    kept.prefill(*lb.inputs(conversation()))
+    inputs, mask = lb.inputs(conversation(QUESTIONS[1]))
+    monkeypatch.setattr(lb.decoder, "max_length", len(mask))
     with pytest.raises(ValueError, match=f"{len(mask)} tokens"):
         kept.prefill(inputs, mask)
 
@@ -284,7 +283,9 @@ def test_rotations_by_length_are_known_of_all_layers_and_of_some(kind, nested, m
     kinds = {"sliding_attention": {"rope_type": "default"}, "full_attention": own}
     config = lb.model.config.get_text_config()
     monkeypatch.setattr(config, "rope_parameters", kinds if nested else own)
-    assert prefix_reuse.may_share(lb._decoder, SimpleNamespace(layers=[])) == (kind == "default")
+    assert prefix_cache.can_reuse_prefix(lb.decoder, SimpleNamespace(layers=[])) == (
+        kind == "default"
+    )
 
 
 @pytest.mark.parametrize(
@@ -292,7 +293,7 @@ def test_rotations_by_length_are_known_of_all_layers_and_of_some(kind, nested, m
 )
 def test_a_trial_that_differs_anywhere_is_lost(part, monkeypatch):
     lb = engine("qwen2_vl")
-    real = prefix_reuse.go_on
+    real = prefix_cache.extend_prefix
 
     def wrong(*args):
         found = real(*args)
@@ -317,12 +318,12 @@ def test_a_trial_that_differs_anywhere_is_lost(part, monkeypatch):
             found = dataclasses.replace(found, **{part: getattr(found, part) * 1.001})
         return found
 
-    monkeypatch.setattr(prefixes_file, "go_on", wrong)
+    monkeypatch.setattr(prefix_cache, "extend_prefix", wrong)
     plain = [score(lb, question) for question in QUESTIONS]
     kept = lb.keep_prefixes(8)
     for question, expected in zip(QUESTIONS, plain, strict=True):
         same(score(lb, question), expected, 0)
-    assert prefixes_file._SOUND[lb.model] is False
+    assert prefix_cache._SOUND[lb.model] is False
     assert (kept.new, kept.continued) == (4, 0)
 
 
@@ -332,7 +333,7 @@ def test_a_trial_that_fails_is_lost(monkeypatch):
     def fail(*args):
         raise RuntimeError("this model cannot")
 
-    monkeypatch.setattr(prefixes_file, "go_on", fail)
+    monkeypatch.setattr(prefix_cache, "extend_prefix", fail)
     kept = lb.keep_prefixes(8)
     for question in QUESTIONS:
         score(lb, question)
@@ -415,19 +416,19 @@ class TestPrompt:
 
 def test_nothing_is_kept_unless_asked():
     lb = engine("llava")
-    assert lb._prefixes is None
-    assert isinstance(lb.keep_prefixes(2), Prefixes)
+    assert lb.prefixes is None
+    assert isinstance(lb.keep_prefixes(2), PrefixCache)
     lb.keep_prefixes(0)
-    assert lb._prefixes is None
+    assert lb.prefixes is None
 
 
 def test_positions_that_a_processor_gives_go_on():
     """They jump behind the image: who counts from elsewhere is found out."""
     lb = engine("llava")
-    plain, kept = lb._decoder, Prefixes(lb._decoder, [lb._decoder.image_token], 8)
+    plain, kept = lb.decoder, PrefixCache(lb.decoder, [lb.decoder.image_token], 8)
 
     def ask(prefill, question):
-        inputs, mask = lb._inputs(conversation(question))
+        inputs, mask = lb.inputs(conversation(question))
         places = torch.arange(len(mask)) + 7 * (mask.int().cumsum(0) == mask.sum())
         prefix = prefill(inputs | {"position_ids": places[None]}, mask)
         return prefix, plain.score(prefix, [[30, 31, 32, 33], [40, 41]], by_layer=True)
@@ -444,7 +445,7 @@ def test_positions_that_a_processor_gives_go_on():
 def test_a_rotation_by_length_goes_the_plain_way(known, monkeypatch):
     """Known by its name, or found by what it does: questions end on both sides of the switch."""
     if not known:
-        monkeypatch.setattr(prefix_reuse, "BY_LENGTH", ())
+        monkeypatch.setattr(prefix_cache, "BY_LENGTH", ())
     zoo = build("qwen2_vl")
     config = copy.deepcopy(zoo.model.config)
     rope = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
@@ -553,7 +554,7 @@ def test_what_is_no_change_of_the_model_drops_nothing(name):
     lb = engine(name)
     kept = lb.keep_prefixes(8)
     score(lb)
-    inputs, _ = lb._inputs(conversation())
+    inputs, _ = lb.inputs(conversation())
     with torch.no_grad():
         lb.model(**inputs)
     lb.model.generate(**inputs, max_new_tokens=3, do_sample=False)

@@ -35,9 +35,9 @@ def prompt_ids(lb):
 @pytest.mark.parametrize("text", TEXTS)
 def test_text_round_trips(lb, text):
     prompt = prompt_ids(lb)
-    ids = lb._prompter.encode(prompt, text)
-    assert lb._prompter.decode(prompt, ids) == text
-    assert "".join(lb._prompter.pieces(prompt, ids)) == lb._prompter.lead + text
+    ids = lb.prompter.encode(prompt, text)
+    assert lb.prompter.decode(prompt, ids) == text
+    assert "".join(lb.prompter.pieces(prompt, ids)) == lb.prompter.lead + text
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if not n.startswith("paligemma")])
@@ -46,10 +46,10 @@ def test_prompt_and_response_are_what_the_chat_template_would_tokenize_to(name):
     lb = lookback.load(build(name).model, build(name).processor)
     asked = {"role": "user", "content": [{"type": "text", "text": QUESTION}]}
     said = {"role": "assistant", "content": [{"type": "text", "text": "a red circle"}]}
-    template, tokenize = lb.processor.apply_chat_template, lb._prompter._tokenize
+    template, tokenize = lb.processor.apply_chat_template, lb.prompter._tokenize
     whole = tokenize(template([asked, said], tokenize=False))
     prompt = tokenize(template([asked], add_generation_prompt=True, tokenize=False))
-    ids = lb._prompter.encode(prompt, "a red circle")
+    ids = lb.prompter.encode(prompt, "a red circle")
     assert whole[: len(prompt) + len(ids)] == prompt + ids
 
 
@@ -57,17 +57,15 @@ def test_sentencepiece_responses_begin_with_a_blank():
     zoo = build("llava")
     lb = lookback.load(zoo.model, zoo.processor)
     prompt = prompt_ids(lb)
-    assert lb._prompter.lead == " "
-    first = lb._prompter.encode(prompt, "a red circle")[0]
+    assert lb.prompter.lead == " "
+    first = lb.prompter.encode(prompt, "a red circle")[0]
     assert zoo.processor.tokenizer.convert_ids_to_tokens(first).startswith("▁")
     # With or without the blank written out, it is the same response.
-    assert lb._prompter.encode(prompt, " a red circle") == lb._prompter.encode(
-        prompt, "a red circle"
-    )
+    assert lb.prompter.encode(prompt, " a red circle") == lb.prompter.encode(prompt, "a red circle")
 
 
 def test_the_beginning_of_sequence_stands_once(lb):
-    bos = lb._prompter.tokenizer.bos_token_id
+    bos = lb.prompter.tokenizer.bos_token_id
     if bos is not None:
         assert prompt_ids(lb).count(bos) == 1
 
@@ -85,14 +83,14 @@ def test_a_response_that_is_too_long_is_refused(lb, monkeypatch):
 
 
 def test_special_tokens_in_a_response_are_refused(lb):
-    token = lb._prompter.tokenizer.eos_token
+    token = lb.prompter.tokenizer.eos_token
     with pytest.raises(ValueError, match="special token"):
         lb.score(noise(), QUESTION, [f"a circle{token}"])
 
 
 def test_a_placeholder_in_the_question_is_refused(lb):
     with pytest.raises(ValueError, match="images are put into the prompt for you"):
-        lb.score(noise(), f"{lb._prompter.placeholder} what?", ["a"])
+        lb.score(noise(), f"{lb.prompter.placeholder} what?", ["a"])
 
 
 def test_a_video_placeholder_is_refused_of_a_model_that_takes_no_videos():
@@ -121,7 +119,7 @@ def test_without_a_template_the_way_to_ask_must_be_said(monkeypatch):
 def test_a_response_that_ends_in_half_a_character_keeps_it():
     """As one does that was drawn up to the longest length."""
     zoo = build("qwen2_5_vl")
-    prompter = lookback.load(zoo.model, zoo.processor)._prompter
+    prompter = lookback.load(zoo.model, zoo.processor).prompter
     ids = prompter.encode([], "a 😀")
     for end in range(1, len(ids) + 1):
         pieces = prompter.pieces([], ids[:end])
@@ -133,7 +131,7 @@ def test_a_response_that_ends_in_half_a_character_keeps_it():
 def test_no_token_of_a_response_reaches_into_the_prompt(monkeypatch):
     """The model wrote the prompt's end and the response's beginning apart."""
     zoo = build("llava")
-    prompter = lookback.load(zoo.model, zoo.processor)._prompter
+    prompter = lookback.load(zoo.model, zoo.processor).prompter
     joined = {"b c": 1000}
 
     def tokenize(text):
@@ -163,13 +161,13 @@ def test_labels_of_a_processor_are_left_out(monkeypatch):
     zoo = build("llava")
     lb = lookback.load(zoo.model, zoo.processor)
     made = {"input_ids": torch.ones(1, 2), "labels": torch.ones(1, 2)}
-    monkeypatch.setattr(lb._prompter, "processor", lambda **arguments: made)
-    assert set(lb._prompter.inputs([Conversation.of(None, "a")], ["a"], lb.model)) == {"input_ids"}
+    monkeypatch.setattr(lb.prompter, "processor", lambda **arguments: made)
+    assert set(lb.prompter.inputs([Conversation.of(None, "a")], ["a"], lb.model)) == {"input_ids"}
 
 
 def test_what_the_tokenizer_cannot_write_is_refused(monkeypatch):
     zoo = build("llava")
-    prompter = lookback.load(zoo.model, zoo.processor)._prompter
+    prompter = lookback.load(zoo.model, zoo.processor).prompter
 
     class HasNoCat:
         tokenizer = prompter.tokenizer
@@ -196,6 +194,6 @@ def test_a_processor_that_fails_is_named(lb, monkeypatch, error):
     def fail(self, **arguments):
         raise error
 
-    monkeypatch.setattr(type(lb._prompter.processor), "__call__", fail)
+    monkeypatch.setattr(type(lb.prompter.processor), "__call__", fail)
     with pytest.raises(ValueError, match=f"processor fails: {type(error).__name__}"):
         lb.sample(noise(), "what?", 2, max_new_tokens=2)

@@ -106,13 +106,13 @@ def test_pruning_changes_nothing_but_ends(name):
 
 def test_what_is_pruned_leaves_the_batch(embedded, scene, monkeypatch):
     rows = []
-    forward = Decoder._forward
+    forward = Decoder.forward
 
     def counted(self, ids, *args, **kwargs):
         rows.append(len(ids))
         return forward(self, ids, *args, **kwargs)
 
-    monkeypatch.setattr(Decoder, "_forward", counted)
+    monkeypatch.setattr(Decoder, "forward", counted)
     schedule = [(4, 16), (8, 8), (12, 1)]
     embedded.sample(scene.image, scene.question, 25, prune=schedule, seed=3, max_new_tokens=40)
     assert rows[:12] == [32] * 3 + [16] * 4 + [8] * 4 + [MULTIPLE]
@@ -164,7 +164,7 @@ def test_pruned_candidates_have_no_score_and_are_ranked_last(embedded, scene):
 def test_pruning_works_where_looks_are_seldom(embedded, scene, monkeypatch):
     settings = {"seed": 3, "max_new_tokens": 40, "prune": [(6, 9), (11, 3)]}
     often = embedded.sample(scene.image, scene.question, 12, **settings)
-    monkeypatch.setattr(embedded._decoder, "look_every", 8)
+    monkeypatch.setattr(embedded.decoder, "read_every", 8)
     seldom = embedded.sample(scene.image, scene.question, 12, **settings)
     assert [c.finish for c in often] == [c.finish for c in seldom]
     for a, b in zip(often, seldom, strict=True):

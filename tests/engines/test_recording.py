@@ -81,7 +81,7 @@ def test_several_prompts_padded_on_the_left(name):
         [noise(0), noise(1)],
     )
     asked = [Conversation.of(i, q) for i, q in zip(images, questions, strict=True)]
-    inputs = lb._prompter.inputs(asked, [lb._prompter.text(one) for one in asked], lb.model)
+    inputs = lb.prompter.inputs(asked, [lb.prompter.text(one) for one in asked], lb.model)
     assert (inputs["attention_mask"] == 0).any()
     torch.manual_seed(0)
     with lookback.record(lb) as rec:

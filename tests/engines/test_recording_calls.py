@@ -64,8 +64,8 @@ def test_two_prompts_padded(llava, how):
     """Also where generate is not told of the padding, and finds it by itself."""
     pictures, questions = [noise(0), noise(1)], [QUESTION, "a much longer question, is it not?"]
     asked = [Conversation.of(i, q) for i, q in zip(pictures, questions, strict=True)]
-    texts = [llava._prompter.text(one) for one in asked]
-    inputs = dict(llava._prompter.inputs(asked, texts, llava.model))
+    texts = [llava.prompter.text(one) for one in asked]
+    inputs = dict(llava.prompter.inputs(asked, texts, llava.model))
     assert (inputs["attention_mask"] == 0).any()
     with lookback.record(llava) as rec:
         out = llava.model.generate(
@@ -123,13 +123,13 @@ def test_a_video_is_vision(name, kinds, monkeypatch):
     content = [{"type": kind, kind: media[kind]} for kind in kinds]
     content.append({"type": "text", "text": QUESTION})
     asked = Conversation.from_messages([{"role": "user", "content": content}])
-    inputs, source = lb._inputs(asked)
+    inputs, source = lb.inputs(asked)
     with lookback.record(lb) as rec:
         out = lb.model.generate(**inputs, do_sample=False, max_new_tokens=4, eos_token_id=-1)
     cands = rec.candidates(out)
     assert cands[0].visual_lookback.min() > 0
     placeholders = lb.processor.tokenizer.convert_ids_to_tokens(
-        list(lb._prompter.media_tokens.values())
+        list(lb.prompter.media_tokens.values())
     )
     assert not any(token in cands.question for token in placeholders)
     check(lb, cands, inputs, source)
@@ -431,8 +431,8 @@ def test_prompts_of_one_call_end_each_in_its_own_place(llava):
     """Two prompts, two sequences each, streamed to nobody; one ends before the others begin."""
     pictures, questions = [noise(0), noise(1)], [QUESTION, "a much longer question, is it not?"]
     asked = [Conversation.of(i, q) for i, q in zip(pictures, questions, strict=True)]
-    texts = [llava._prompter.text(one) for one in asked]
-    inputs = llava._prompter.inputs(asked, texts, llava.model)
+    texts = [llava.prompter.text(one) for one in asked]
+    inputs = llava.prompter.inputs(asked, texts, llava.model)
     rows = [[50], [30, 40, 40], [31, 40, 50], [40, 40, 40]]
     with lookback.record(llava) as rec:
         out = llava.model.generate(

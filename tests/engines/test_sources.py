@@ -37,7 +37,7 @@ def user(*parts):
 
 def masked(lb, messages, source=None):
     """The prompt's inputs, its ids as a list, and the source mask."""
-    inputs, mask = lb._inputs(Conversation.from_messages(messages), source)
+    inputs, mask = lb.inputs(Conversation.from_messages(messages), source)
     return inputs, inputs["input_ids"][0].tolist(), mask
 
 
@@ -91,7 +91,7 @@ def test_a_marked_text_owns_the_tokens_that_change_with_it(name):
     other_start, other_end = int(other_mask.nonzero()[0]), int(other_mask.nonzero()[-1]) + 1
     assert ids[:start] == others[:other_start]
     assert ids[end:] == others[other_end:]
-    assert lb._prompter.decode_all(ids[start:end]).strip() == words
+    assert lb.prompter.decode_all(ids[start:end]).strip() == words
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_token_over_the_border_goes_where_most_of_its_characters_are():
     whole = "the red circle, the cat"
     _, ids, _ = masked(lb, [user(picture(noise()), text(whole))])
     tokens = lb.processor.tokenizer.convert_ids_to_tokens(ids)
-    rendered = lb._prompter.text(Conversation.of(noise(), whole))
+    rendered = lb.prompter.text(Conversation.of(noise(), whole))
     begin = rendered.index(whole)
     seen = set()
     for border in range(1, len(whole)):
@@ -190,10 +190,10 @@ def test_a_text_that_the_template_drops_cannot_be_the_source(monkeypatch):
 def test_trimmed_texts_are_found():
     lb = engine("qwen2_5_vl")
     conversation = Conversation.from_messages([user(picture(noise()), text("  why  "))])
-    rendered = lb._prompter.text(conversation).replace("  why  ", "why")
-    assert {
-        rendered[a:b] for a, b in text_spans(lb._prompter, conversation, rendered).values()
-    } == {"why"}
+    rendered = lb.prompter.text(conversation).replace("  why  ", "why")
+    assert {rendered[a:b] for a, b in text_spans(lb.prompter, conversation, rendered).values()} == {
+        "why"
+    }
 
 
 @pytest.mark.parametrize(("template", "behind"), [("<{0}>", "more"), ("<{0}|{0}>", ""), ("<>", "")])
@@ -215,11 +215,11 @@ def test_a_text_right_behind_an_image_is_its_own(name):
 def test_an_image_without_its_tokens_is_refused():
     lb = engine("llava")
     conversation = Conversation.of(noise(), QUESTION)
-    inputs, _ = lb._inputs(conversation)
-    token = lb._decoder.image_token
+    inputs, _ = lb.inputs(conversation)
+    token = lb.decoder.image_token
     ids = [20 if one == token else one for one in inputs["input_ids"][0].tolist()]
     with pytest.raises(lookback.UnsupportedModelError, match="no image token"):
-        source_mask(lb._prompter, conversation, ids)
+        source_mask(lb.prompter, conversation, ids)
 
 
 def test_without_a_template_only_one_question_can_be_asked():

@@ -15,6 +15,7 @@ from zoo.configs_odd import build_odd
 
 import lookback
 from lookback.engines.transformers.decoding.decoder import Decoder
+from lookback.engines.transformers.decoding.source_attention import knockout
 
 RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52]]
 KEEPING = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5"]  # they write on themselves
@@ -58,7 +59,7 @@ def test_interleaved_draws_and_knockouts_equal_each_alone(name):
 
     def both(prefix):
         drawn = decoder.sample(prefix, 3, **SAMPLING)
-        return drawn + decoder.knockout(prefix, RESPONSES, (0, 2), 0.5)
+        return drawn + knockout(decoder, prefix, RESPONSES, (0, 2), 0.5)
 
     alone = [both(prefill(decoder, inputs)) for inputs in prompts[:2]]
     prefixes = [prefill(decoder, inputs) for inputs in prompts]
@@ -168,11 +169,11 @@ class Keeps(torch.nn.Module):
 
 
 def test_whatever_is_kept_is_put_back():
-    from lookback.engines.transformers.decoding.session import borrowed, snapshot
+    from lookback.engines.transformers.decoding.session import exclusive, snapshot
 
     model = torch.nn.Sequential(Keeps())
     keeps, history, frequencies = model[0], model[0].history, model[0].frequencies
-    with borrowed(model):
+    with exclusive(model):
         keeps(torch.zeros(2))
         state = snapshot(model)
     assert keeps.frequencies is frequencies
@@ -180,12 +181,12 @@ def test_whatever_is_kept_is_put_back():
     assert keeps.history is history
     assert not hasattr(keeps, "late")
     assert keeps.ready  # what has been set up stays set up
-    with borrowed(model, state):
+    with exclusive(model, state):
         assert keeps.longest == 5
         assert keeps.late is keeps.deltas is keeps.history[0] is keeps.by_name["x"]
         assert torch.equal(keeps.frequencies, torch.zeros(2))
         keeps(torch.ones(2))
-    with borrowed(model, state):  # the prompt's own has not moved on
+    with exclusive(model, state):  # the prompt's own has not moved on
         assert keeps.longest == 5
         assert len(keeps.history) == 1
     assert keeps.longest == 4
@@ -207,12 +208,12 @@ def test_whatever_is_kept_is_put_back():
     ],
 )
 def test_data_is_put_back_whatever_became_of_it(before, after):
-    from lookback.engines.transformers.decoding.session import borrowed
+    from lookback.engines.transformers.decoding.session import exclusive
 
     module = torch.nn.Module()
     module.kept = before
     copy = before.copy() if isinstance(before, (list, dict)) else before
-    with borrowed(module):
+    with exclusive(module):
         if isinstance(before, list) and isinstance(after, list):
             before[:] = after  # in place, as somebody else may hold it
         elif isinstance(before, dict):
@@ -228,11 +229,11 @@ def test_data_is_put_back_whatever_became_of_it(before, after):
     [(False, True), (print, len), ("a", "b"), ({"f": print}, {"f": len}), ([False], [True])],
 )
 def test_what_has_been_set_up_stays(before, after):
-    from lookback.engines.transformers.decoding.session import borrowed
+    from lookback.engines.transformers.decoding.session import exclusive
 
     module = torch.nn.Module()
     module.kept = before
-    with borrowed(module):
+    with exclusive(module):
         module.kept = copy.copy(after)
         module.hook = print
     assert (module.kept, module.hook) == (after, print)
@@ -240,17 +241,17 @@ def test_what_has_been_set_up_stays(before, after):
 
 def test_a_prompts_own_list_does_not_move_on_with_the_model():
     """Also where the model had none before: what is put on it is a copy."""
-    from lookback.engines.transformers.decoding.session import borrowed, snapshot
+    from lookback.engines.transformers.decoding.session import exclusive, snapshot
 
     module = torch.nn.Module()
     module.kept = None
-    with borrowed(module):
+    with exclusive(module):
         module.kept, module.late = [1], None
         state = snapshot(module)
     assert module.kept is None
     assert module.late is None  # an attribute without a value is no data
     for _ in range(2):
-        with borrowed(module, state):
+        with exclusive(module, state):
             assert module.kept == [1]
             module.kept.append(2)
 
@@ -294,18 +295,18 @@ class TestShared:
 
 
 def test_what_another_prompt_left_is_not_seen_by_a_new_one():
-    from lookback.engines.transformers.decoding.session import borrowed
+    from lookback.engines.transformers.decoding.session import exclusive
 
     module = torch.nn.Module()
     module.rope_deltas = left = torch.ones(1)
-    with borrowed(module):
+    with exclusive(module):
         assert module.rope_deltas is None
     assert module.rope_deltas is left
 
 
 @pytest.mark.parametrize("kind", ["", "sliding_attention_"])
 def test_frequencies_that_another_prompt_left_are_not_seen_by_a_new_one(kind):
-    from lookback.engines.transformers.decoding.session import borrowed
+    from lookback.engines.transformers.decoding.session import exclusive
 
     module = torch.nn.Module()
     short, grown = torch.ones(2), torch.zeros(2)
@@ -313,7 +314,7 @@ def test_frequencies_that_another_prompt_left_are_not_seen_by_a_new_one(kind):
     setattr(module, f"{kind}original_inv_freq", short)
     setattr(module, f"{kind}max_seq_len_cached", torch.tensor(20))
     module.register_buffer(f"{kind}inv_freq", grown, persistent=False)
-    with borrowed(module):
+    with exclusive(module):
         assert getattr(module, f"{kind}inv_freq") is short
         assert getattr(module, f"{kind}max_seq_len_cached") == 8
     assert getattr(module, f"{kind}inv_freq") is grown
@@ -323,16 +324,16 @@ def test_frequencies_that_another_prompt_left_are_not_seen_by_a_new_one(kind):
 def test_a_model_is_borrowed_by_one_thread_at_a_time():
     """Of several models each has its own lock; one thread may borrow again."""
     from lookback.engines.common.fair_lock import lock_for
-    from lookback.engines.transformers.decoding.session import borrowed
+    from lookback.engines.transformers.decoding.session import exclusive
 
     one, other = torch.nn.Module(), torch.nn.Module()
     entered = {"same": threading.Event(), "other": threading.Event()}
 
     def use(model, name):
-        with borrowed(model):
+        with exclusive(model):
             entered[name].set()
 
-    with borrowed(one), borrowed(one):
+    with exclusive(one), exclusive(one):
         threads = [threading.Thread(target=use, args=args) for args in
                    ((one, "same"), (other, "other"))]  # fmt: skip
         for thread in threads:
@@ -350,5 +351,5 @@ def test_hooks_that_the_first_pass_sets_up_are_set_up_once():
     zoo = build_odd("falcon_h1")
     lb = lookback.load(zoo.model, zoo.processor)
     inputs = inputs_of(lb, noise(), QUESTION)
-    first, second = (prefill(lb._decoder, inputs).logits for _ in range(2))
+    first, second = (prefill(lb.decoder, inputs).logits for _ in range(2))
     assert torch.equal(first, second)

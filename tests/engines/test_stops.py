@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from lookback.engines.common.continuations import Continuation
-from lookback.engines.common.stops import StopTexts
+from lookback.engines.common.continuations import Continuation, StopTexts
 
 
 class Spelling:

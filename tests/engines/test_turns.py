@@ -16,7 +16,7 @@ from zoo import build
 import lookback
 from lookback.engines.common import fair_lock as turns_file
 from lookback.engines.common.fair_lock import FairLock, lock_for
-from lookback.engines.transformers.decoding.session import Loan, snapshot
+from lookback.engines.transformers.decoding.session import ModelSession, snapshot
 from lookback.signals import SIGNALS
 
 
@@ -273,15 +273,15 @@ class TestLoan:
             def __exit__(self, *error):
                 entered.append("out")
 
-        with Loan(model, {model: {"rope_deltas": torch.tensor(2)}}, Around) as loan:
+        with ModelSession(model, {model: {"rope_deltas": torch.tensor(2)}}, Around) as session:
             model.length = 9
             own = snapshot(model)
-            loan.offer()  # to nobody
+            session.yield_turn()  # to nobody
             assert entered == ["in"]
             thread = threading.Thread(target=other)
             thread.start()
             wait_until(lambda: turns._waiting)
-            loan.offer()
+            session.yield_turn()
             assert snapshot(model) == own
             assert entered == ["in", "out", "in"]
         assert seen == [left]
@@ -291,7 +291,7 @@ class TestLoan:
     def test_a_loan_inside_another_is_not_interrupted(self):
         model = torch.nn.Module()
         turns, seen = lock_for(model), []
-        with Loan(model), Loan(model) as inner:
+        with ModelSession(model), ModelSession(model) as inner:
             thread = threading.Thread(target=take, args=(turns, seen))
             thread.start()
             wait_until(lambda: turns._waiting)
@@ -310,7 +310,10 @@ class TestForkedProcess:
         turns, leave = lock_for(model), threading.Event()
 
         def hold():
-            with Loan(model, {model: {"rope_deltas": torch.tensor(2)}}), Loan(model):
+            with (
+                ModelSession(model, {model: {"rope_deltas": torch.tensor(2)}}),
+                ModelSession(model),
+            ):
                 assert leave.wait(HANG_SECONDS)
 
         holder = threading.Thread(target=hold)
@@ -328,8 +331,8 @@ class TestForkedProcess:
             assert (turns.lent, turns.mine, turns.wanted) == (0, False, False)
             with pytest.raises(RuntimeError, match="does not hold it"):
                 turns.release()
-            with Loan(model) as loan:
-                loan.offer()
+            with ModelSession(model) as session:
+                session.yield_turn()
                 assert turns.lent == 1
             assert turns.acquire(blocking=False)
             turns.release()
@@ -344,7 +347,7 @@ class TestForkedProcess:
     def test_a_turn_that_this_thread_has_goes_on(self):
         model = torch.nn.Module()
         turns = lock_for(model)
-        with Loan(model):
+        with ModelSession(model):
             model.length = 5
             turns.after_fork()
             assert turns.mine
@@ -382,7 +385,7 @@ def small_pieces(monkeypatch):
     """Responses that are scored token by token."""
 
     def make(lb):
-        monkeypatch.setattr(lb._decoder, "batch_rows", 1)
+        monkeypatch.setattr(lb.decoder, "batch_rows", 1)
 
     return make
 
@@ -401,17 +404,17 @@ def test_each_gets_what_it_gets_alone(name, small_pieces):
     alone = {task: numbers(run()) for task, run in work.items()}
     rng, left = torch.random.get_rng_state(), snapshot(lb.model)
     switches = count_switches(lb)
-    with ThreadPoolExecutor(len(work)) as pool, lb._lock:
+    with ThreadPoolExecutor(len(work)) as pool, lb.lock:
         found = {task: pool.submit(run) for task, run in work.items()}
-        wait_until(lambda: len(lb._lock._waiting) == len(work))
-        lb._lock.offer()
-        lb._lock.offer()
+        wait_until(lambda: len(lb.lock._waiting) == len(work))
+        lb.lock.offer()
+        lb.lock.offer()
     found = {task: numbers(one.result(HANG_SECONDS)) for task, one in found.items()}
     assert found == alone  # to the last bit
     assert torch.equal(rng, torch.random.get_rng_state())
     assert_same_state(snapshot(lb.model), left)
     assert len(switches) > 3 * len(work)
-    assert not lb._lock.wanted
+    assert not lb.lock.wanted
 
 
 def assert_same_state(found, left):
@@ -423,19 +426,19 @@ def assert_same_state(found, left):
 
 def count_switches(lb):
     """A list that grows whenever the turn is handed on."""
-    seen, real = [], lb._lock._hand_on
+    seen, real = [], lb.lock._hand_on
 
     def hand_on():
         seen.append(1)
         real()
 
-    lb._lock._hand_on = hand_on
+    lb.lock._hand_on = hand_on
     return seen
 
 
 def test_three_at_work_take_steps_in_turn():
     lb = engine("llava")
-    log, lock = [], lb._lock
+    log, lock = [], lb.lock
 
     def draw(i):
         return lb.sample(
@@ -460,13 +463,13 @@ def test_three_at_work_take_steps_in_turn():
 
 def test_a_short_question_does_not_wait_for_a_long_one():
     lb = engine("llava")
-    log, real = [], lb._lock._hand_on
+    log, real = [], lb.lock._hand_on
 
     def tell(done, total):
         log.append(done)
         if done == 1:
             thread.start()
-            wait_until(lambda: lb._lock._waiting)
+            wait_until(lambda: lb.lock._waiting)
 
     def hand_on():  # while it is held: what a thread does after its turn may come at any time
         if threading.get_ident() == thread.ident:
@@ -474,7 +477,7 @@ def test_a_short_question_does_not_wait_for_a_long_one():
         real()
 
     thread = threading.Thread(target=lambda: lb.score(noise(), "?", ["red"]))
-    lb.end_tokens, lb._lock._hand_on = [], hand_on
+    lb.end_tokens, lb.lock._hand_on = [], hand_on
     lb.sample(noise(), QUESTION, 3, max_new_tokens=20, seed=1, progress=tell)
     thread.join(HANG_SECONDS)
     last = max(k for k, entry in enumerate(log) if entry == "short")
@@ -495,15 +498,15 @@ def test_what_goes_wrong_in_one_leaves_the_others_right():
         lambda: lb.sample(noise(), "?", 3, max_new_tokens=9, seed=4, progress=fail),
         lambda: lb.score(b"no image", "?", ["red"]),
     ]
-    with ThreadPoolExecutor(len(work) + 2) as pool, lb._lock:
+    with ThreadPoolExecutor(len(work) + 2) as pool, lb.lock:
         failed = [pool.submit(one) for one in bad]
         found = {task: pool.submit(run) for task, run in work.items()}
-        wait_until(lambda: len(lb._lock._waiting) > len(work))
+        wait_until(lambda: len(lb.lock._waiting) > len(work))
     assert {task: numbers(one.result(HANG_SECONDS)) for task, one in found.items()} == alone
     assert isinstance(failed[0].exception(HANG_SECONDS), OSError)
     assert isinstance(failed[1].exception(HANG_SECONDS), ValueError)
-    assert lb._lock.acquire(blocking=False)
-    lb._lock.release()
+    assert lb.lock.acquire(blocking=False)
+    lb.lock.release()
 
 
 def test_who_has_the_turn_may_ask_again_while_others_wait():
@@ -524,9 +527,9 @@ def test_who_has_the_turn_may_ask_again_while_others_wait():
         numbers(lb.sample(noise(2), "who?", 2, max_new_tokens=3, seed=5)),
     ]
     again.append(1)
-    with ThreadPoolExecutor(3) as pool, lb._lock:
+    with ThreadPoolExecutor(3) as pool, lb.lock:
         found = [pool.submit(ask) for _ in range(3)]
-        wait_until(lambda: len(lb._lock._waiting) == 3)
+        wait_until(lambda: len(lb.lock._waiting) == 3)
     assert [numbers(one.result(HANG_SECONDS)) for one in found] == [alone] * 3
     assert len(inner) >= 6
     assert inner == expected * (len(inner) // 2)
@@ -543,7 +546,7 @@ def test_ctrl_c_in_a_draw_leaves_the_others_right():
     def interrupt(done, total):
         if done == 1:
             thread.start()
-            wait_until(lambda: lb._lock._waiting)
+            wait_until(lambda: lb.lock._waiting)
             signal.raise_signal(signal.SIGINT)
 
     thread = threading.Thread(target=other)
@@ -585,7 +588,7 @@ class Beside:
             self.take()
         if self.job is None:
             self.job = self.pool.submit(self.work)
-        wait_until(lambda: self.job.done() or self.lb._lock._waiting)
+        wait_until(lambda: self.job.done() or self.lb.lock._waiting)
 
 
 GREEDY = {"max_new_tokens": 3, "do_sample": False, "eos_token_id": None}
@@ -659,4 +662,4 @@ def test_an_engine_and_somebodys_own_calls_do_not_disturb_each_other(name, image
                 assert beside.results, (task, other)
                 for i, found in enumerate(beside.results):
                     assert found == expected[i % 4], (task, other, i)
-    assert not lb._lock.wanted
+    assert not lb.lock.wanted

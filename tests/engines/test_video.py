@@ -64,13 +64,13 @@ def test_frames_of_videos_of_one_length_equal_eager_maps(name, messages, source,
 
 def compare(lb, messages, source, last):
     """Signals against maps; `last` is the share of the video tokens that the second video has."""
-    inputs, mask = lb._inputs(Conversation.from_messages(messages), source)
+    inputs, mask = lb.inputs(Conversation.from_messages(messages), source)
     (found,) = lb.score(messages=messages, responses=["a red circle"], source=source)
     expected = eager_signals(lb.model, inputs, found.token_ids.tolist(), mask)
     ours = np.stack([getattr(found, name) for name in SIGNALS])
     np.testing.assert_allclose(ours, expected, atol=TOLERANCE, rtol=TOLERANCE)
     ids = inputs["input_ids"][0]
-    counts = {kind: int((ids == token).sum()) for kind, token in lb._prompter.media_tokens.items()}
+    counts = {kind: int((ids == token).sum()) for kind, token in lb.prompter.media_tokens.items()}
     wanted = {
         None: counts["image"] + counts["video"],
         "last-turn": counts["video"],
@@ -95,12 +95,12 @@ def test_the_argument_says_the_same_as_a_message(lb):
 def test_timestamps_between_frames_are_not_counted(name, monkeypatch):
     """Qwen3-VL writes the time before each step: text between the vision tokens of one video."""
     lb = with_video(name, monkeypatch)
-    inputs, mask = lb._inputs(Conversation.from_messages(asking(("video", CLIP))), None)
+    inputs, mask = lb.inputs(Conversation.from_messages(asking(("video", CLIP))), None)
     ids = inputs["input_ids"][0]
     inside = ids[mask.nonzero()[0, 0] : mask.nonzero()[-1, 0] + 1]
-    between = lb._prompter.decode_all(inside[inside != lb._prompter.media_tokens["video"]].tolist())
+    between = lb.prompter.decode_all(inside[inside != lb.prompter.media_tokens["video"]].tolist())
     assert between.count("seconds>") == 2  # the first of three stands before them all
-    assert (ids[mask] == lb._prompter.media_tokens["video"]).all()
+    assert (ids[mask] == lb.prompter.media_tokens["video"]).all()
 
 
 @pytest.mark.parametrize("name", AS_IMAGES)
@@ -114,7 +114,7 @@ def test_frames_written_as_images_are_refused(name, monkeypatch):
 
 
 def test_a_response_may_not_have_the_videos_placeholder(lb):
-    token = lb._prompter.media_tokens["video"]
+    token = lb.prompter.media_tokens["video"]
     with pytest.raises(ValueError, match="is the video placeholder"):
         lb.score(noise(), QUESTION, [[30, token]])
 
@@ -131,7 +131,7 @@ def test_a_model_that_takes_none_says_so():
 def test_a_question_may_not_have_the_videos_placeholder(name):
     zoo = build(name)
     lb = lookback.load(zoo.model, zoo.processor)
-    token = zoo.processor.tokenizer.convert_ids_to_tokens(lb._prompter.media_tokens["video"])
+    token = zoo.processor.tokenizer.convert_ids_to_tokens(lb.prompter.media_tokens["video"])
     for ask in (lambda image, text: lb.score(image, text, ["a"]), lb.generate):
         with pytest.raises(ValueError, match=re.escape(repr(token))):
             ask(noise(), f"what {token} is it?")
@@ -141,5 +141,5 @@ def test_a_text_behind_a_video_and_an_image_is_found(lb):
     """In the order in which they stand in the prompt, not by their kinds."""
     messages = asking(("video", CLIP), ("image", noise(7)))
     messages[0]["content"][-1]["source"] = True
-    inputs, mask = lb._inputs(Conversation.from_messages(messages))
+    inputs, mask = lb.inputs(Conversation.from_messages(messages))
     assert lb.processor.tokenizer.decode(inputs["input_ids"][0][mask]).strip() == QUESTION

@@ -13,6 +13,7 @@ import lookback
 from lookback.conversations import Conversation, SourceError
 from lookback.engines.transformers.attention import source_weights
 from lookback.engines.transformers.check import PeakMemory
+from lookback.engines.transformers.decoding.source_attention import look
 
 RESPONSE = [30, 31, 45, 33, 90, 35, 52]
 FAMILIES = [
@@ -50,7 +51,7 @@ def layer_choices(depth):
 
 def test_every_weight_equals_the_maps(lb):
     """Every row and column, of all layers and of some."""
-    inputs, depth = inputs_of(lb, noise()), lb._decoder.layers
+    inputs, depth = inputs_of(lb, noise()), lb.decoder.layers
     for layers in layer_choices(depth):
         found = lb.look(noise(), QUESTION, RESPONSE, layers=layers)
         expected = eager_look(lb.model, inputs, RESPONSE, layers)
@@ -72,7 +73,7 @@ def test_a_window_that_ends_within_the_image(name):
 
 def test_each_layer_sums_to_its_share(lb):
     scored = lb.score(noise(), QUESTION, [RESPONSE], by_layer=True)[0]
-    for layer in range(lb._decoder.layers):
+    for layer in range(lb.decoder.layers):
         found = lb.look(noise(), QUESTION, RESPONSE, layers=(layer, layer + 1))
         np.testing.assert_allclose(found.weights.sum(1), scored.by_layer[:, layer], atol=1e-6)
 
@@ -83,7 +84,7 @@ def test_pieces_do_not_matter(lb, rows, scores, monkeypatch):
     """Rows that go through a few at a time, and scores that are held a few at a time."""
     expected = lb.look(noise(), QUESTION, RESPONSE).weights
     monkeypatch.setattr(source_weights, "MATH_SCORES", scores)
-    lb._decoder.batch_rows = rows
+    lb.decoder.batch_rows = rows
     found = lb.look(noise(), QUESTION, RESPONSE).weights
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
@@ -94,8 +95,8 @@ def test_one_image_of_several(name, source):
     """Columns are the source's tokens in the order of the prompt, picture by picture."""
     lb, images = engine(name), [noise(1), noise(2, (40, 64))]
     found = lb.look(images, QUESTION, RESPONSE, source=source)
-    inputs, mask = lb._inputs(Conversation.of(images, QUESTION), source)
-    expected = eager_look(lb.model, inputs, RESPONSE, (0, lb._decoder.layers), mask)
+    inputs, mask = lb.inputs(Conversation.of(images, QUESTION), source)
+    expected = eager_look(lb.model, inputs, RESPONSE, (0, lb.decoder.layers), mask)
     np.testing.assert_allclose(found.weights, expected, atol=TOLERANCE, rtol=TOLERANCE)
     names = ["image:0", "image:1"] if source is None else [source]
     assert [one.name for one in found.pictures] == names
@@ -115,8 +116,8 @@ def test_videos(name, source, monkeypatch):
     lb = with_video(name, monkeypatch)
     messages = asking(("image", noise(7)), ("video", CLIP))
     found = lb.look(messages=messages, response=RESPONSE, source=source)
-    inputs, mask = lb._inputs(Conversation.from_messages(messages), source)
-    expected = eager_look(lb.model, inputs, RESPONSE, (0, lb._decoder.layers), mask)
+    inputs, mask = lb.inputs(Conversation.from_messages(messages), source)
+    expected = eager_look(lb.model, inputs, RESPONSE, (0, lb.decoder.layers), mask)
     np.testing.assert_allclose(found.weights, expected, atol=TOLERANCE, rtol=TOLERANCE)
     names = ["image:0", "video:0"] if source is None else [source]
     assert list(dict.fromkeys(one.name.partition("/")[0] for one in found.pictures)) == names
@@ -215,7 +216,7 @@ def test_several_candidates_are_refused(llava):
 
 def test_progress_is_told_of_all_passes(llava):
     seen = []
-    llava._decoder.batch_rows = 2
+    llava.decoder.batch_rows = 2
     llava.look(noise(), QUESTION, RESPONSE, relative_to="who?", progress=lambda *x: seen.append(x))
     assert seen[0] == (1, 14)
     assert seen[-1] == (14, 14)
@@ -227,19 +228,19 @@ def test_progress_is_told_of_all_passes(llava):
 
 def peak_of_looking(lb, length, layers):
     """Bytes that a look of one response takes beside what scoring it takes."""
-    inputs, mask = lb._inputs(Conversation.of(noise(), QUESTION))
+    inputs, mask = lb.inputs(Conversation.of(noise(), QUESTION))
     response = [30 + i % 60 for i in range(length)]
     with PeakMemory() as memory:
-        lb._decoder.look(inputs, mask, response, layers)
+        look(lb.decoder, inputs, mask, response, layers)
     with PeakMemory() as plain:
-        lb._decoder.score(lb._decoder.prefill(inputs, mask), [response])
+        lb.decoder.score(lb.decoder.prefill(inputs, mask), [response])
     return memory.peak - plain.peak, int(mask.sum())
 
 
 def test_memory_does_not_grow_with_layers_and_heads(llava, monkeypatch):
     """As much for one layer as for all; for rows, far less than the maps of one layer's heads."""
     monkeypatch.setattr(source_weights, "MATH_SCORES", 1000)
-    llava._decoder.batch_rows = 10**6
+    llava.decoder.batch_rows = 10**6
     taken = {
         (length, depth): peak_of_looking(llava, length, (0, depth))
         for length in (100, 200)
@@ -255,9 +256,9 @@ def test_memory_does_not_grow_with_layers_and_heads(llava, monkeypatch):
 
 def test_an_ordinary_prompt_costs_nothing_more(llava):
     """Weights of its last row are read only if they are asked for."""
-    inputs, mask = llava._inputs(Conversation.of(noise(), QUESTION))
-    assert llava._decoder.prefill(inputs, mask).weights is None
-    read = llava._decoder.prefill(inputs, mask, (0, 3)).weights
+    inputs, mask = llava.inputs(Conversation.of(noise(), QUESTION))
+    assert llava.decoder.prefill(inputs, mask).weights is None
+    read = llava.decoder.prefill(inputs, mask, (0, 3)).weights
     _, maps = eager_maps(llava.model, inputs)
     expected = torch.cat([m[:, -1, mask] for m in maps]).mean(0, keepdim=True)
     torch.testing.assert_close(read, expected, atol=TOLERANCE, rtol=TOLERANCE)

@@ -120,8 +120,8 @@ def test_some_of_the_best(lb, inputs):
 
 def test_of_several_prompts_each_has_its_best(lb, image):
     asked = [Conversation.of(image, one) for one in (ASK, "What colour is the largest thing here?")]
-    texts = [lb._prompter.text(one) for one in asked]
-    inputs = lb._prompter.inputs(asked, texts, lb.model) | {"max_new_tokens": LONGEST}
+    texts = [lb.prompter.text(one) for one in asked]
+    inputs = lb.prompter.inputs(asked, texts, lb.model) | {"max_new_tokens": LONGEST}
     out, rec = by_hand(lb, inputs)
     found = ours(lb, inputs)
     assert len(found) == 2
@@ -152,7 +152,7 @@ def test_the_model_is_left_as_it_was(lb, inputs):
 
 def test_a_model_that_says_nothing_has_said_it(lb, inputs):
     end = lb.end_tokens[0]
-    nothing = inputs | {"suppress_tokens": [i for i in range(lb._decoder.vocab) if i != end]}
+    nothing = inputs | {"suppress_tokens": [i for i in range(lb.decoder.vocab) if i != end]}
     found = ours(lb, nothing, return_dict_in_generate=True)
     assert found.sequences[:, inputs["input_ids"].shape[1] :].tolist() == [[end]] * N
     assert all(math.isnan(score) for score in found.sequences_scores)

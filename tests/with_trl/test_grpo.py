@@ -119,7 +119,7 @@ def test_the_policy_itself_scores_with_the_weights_of_that_step(frozen, dataset,
 
 def test_completions_of_nothing_are_left_out(frozen, dataset, tmp_path):
     policy = copy.deepcopy(frozen.model)
-    silent = [i for i in range(frozen._decoder.vocab) if i not in frozen.end_tokens]
+    silent = [i for i in range(frozen.decoder.vocab) if i not in frozen.end_tokens]
     spy = Spy(reward(frozen))
     settings = {"generation_kwargs": {"suppress_tokens": silent}, "weight_decay": 0.0}
     history = train(policy, [spy], dataset, frozen, tmp_path, **settings)

@@ -1,4 +1,4 @@
-"""What an engine's check of itself found: its numbers beside slow ones, on this very machine."""
+"""The report of `Engine.check`: an engine's numbers compared with slow ones on this machine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Check:
     """One comparison.
 
     Attributes:
-        what: was compared.
-        differences: the largest, by signal; empty if it could not be made.
+        what: what was compared.
+        differences: the largest, by signal; empty if nothing could be compared.
         ok: whether all are within the tolerance; None if it does not apply to this model.
-        note: why it could not be made, or what is wrong.
+        note: why nothing could be compared, or what is wrong.
     """
 
     what: str
@@ -25,18 +25,14 @@ class Check:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What `check` found.
+    """All comparisons of one model.
 
     Attributes:
-        model: where it comes from.
-        model_class: its class.
-        dtype, device: of its weights.
         layers, heads: how many attention layers were read, and heads in all of them.
         tolerance: of A_t, and of the other signals.
-        checks: every comparison.
         tokens_per_second: with the tap, and with the same loop without it.
         peak_bytes: the most that a prompt and a few candidates took beyond the model, in tensors;
-            None from an engine that cannot tell.
+            None from an engine that does not know.
     """
 
     model: str

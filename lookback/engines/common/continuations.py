@@ -1,4 +1,4 @@
-"""Continuations on their way to the model and back: tokens and signals, one by one or batched."""
+"""Continuations of a prompt: their tokens and signals, their ends, and candidates made of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lookback.engines.common.logits import TokenStats, check_stats
-from lookback.engines.common.tokens import IdText, Spelling
 from lookback.io.json_values import check_text
 from lookback.signals import SIGNALS, WRITING, Asked, Candidate, Candidates, Signals, Top
 from lookback.steering import MERGED, PRUNED, Draft
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from lookback.conversations import Conversation, SourceLike
     from lookback.engines import Engine
     from lookback.engines.common.options import Response
-    from lookback.engines.common.prompts import Prompter
+    from lookback.engines.common.prompts import IdText, Prompter
 
 
 class Likeliest(NamedTuple):
@@ -33,7 +32,7 @@ class Likeliest(NamedTuple):
     log_prob: NDArray[np.float32]
 
     def at(self, where: int | slice) -> Likeliest:
-        """One continuation's, or some steps'."""
+        """Return one continuation's, or those of some steps."""
         return Likeliest(self.token_ids[where], self.log_prob[where])
 
 
@@ -63,17 +62,16 @@ class Continuation:
     def of(
         cls, token_ids: Sequence[int], rows: NDArray[np.float32], finish: str = "given"
     ) -> Continuation:
-        """Of what `stack_signals` made of at least its tokens: (4, T), or (4 + L, T) by layer."""
+        """Make one of what `stack_signals` returned: (4, T), or (4 + L, T) by layer, or longer."""
         rows = rows[:, : len(token_ids)]
         signals, layers = rows[: len(SIGNALS)].copy(), rows[len(SIGNALS) :].T.copy()
         return cls(list(token_ids), signals, finish, layers if len(rows) > len(SIGNALS) else None)
 
     def without_end(self) -> Continuation:
-        """Without the end token, if it drew one."""
         return self.cut(len(self.token_ids) - 1) if self.finish == "end" else self
 
     def cut(self, length: int) -> Continuation:
-        """The first `length` tokens."""
+        """Return its first `length` tokens."""
         return replace(
             self,
             token_ids=self.token_ids[:length],
@@ -104,17 +102,17 @@ class Drawn:
 
     def take(self, new: list[list[int]]) -> None:
         """Take the new tokens of each that goes on."""
-        told = zip(self.alive, new, strict=True)
-        self.alive = [i for i, tokens in told if self._goes_on(i, tokens)]
+        pairs = zip(self.alive, new, strict=True)
+        self.alive = [i for i, tokens in pairs if self._goes_on(i, tokens)]
 
     def end(self, ends: Mapping[int, str]) -> None:
-        """End some, for the reasons that are given."""
+        """End some, each with its reason."""
         for i, finish in ends.items():
             self.finish[i] = finish
         self.alive = [i for i in self.alive if i not in ends]
 
     def fork(self, parents: Sequence[int]) -> dict[int, int]:
-        """Let new ones go on from where these are; their numbers, and each one's parent."""
+        """Add forks that begin where these are; return the parent of each by its number."""
         first = len(self.ids)
         self.ids += [list(self.ids[parent]) for parent in parents]
         self.finish += ["length"] * len(parents)
@@ -124,7 +122,7 @@ class Drawn:
         return forks
 
     def drafts(self, found: Sequence[Continuation]) -> dict[int, Draft]:
-        """Those that no checkpoint ended, of all that there are, as steering sees them."""
+        """Return those that no checkpoint ended, as steering sees them."""
         alive = set(self.alive)
         return {
             i: Draft(one.token_ids, one.signals, i in alive)
@@ -135,23 +133,23 @@ class Drawn:
     def continuations(
         self, signals: NDArray[np.float32], top: Likeliest | None = None
     ) -> list[Continuation]:
-        """All of them, with what was recorded of each, (numbers, n, steps)."""
-        found = []
+        """Return all of them, with what was recorded of each, (numbers, n, steps)."""
+        made = []
         for i, (ids, finish) in enumerate(zip(self.ids, self.finish, strict=True)):
-            one = Continuation.of(ids, signals[:, i], finish)
-            one.parent, one.forked_at = self.origins.get(i, (None, None))
-            one.top = None if top is None else top.at(i).at(slice(len(ids)))
-            found.append(one)
-        return found
+            continuation = Continuation.of(ids, signals[:, i], finish)
+            continuation.parent, continuation.forked_at = self.origins.get(i, (None, None))
+            continuation.top = None if top is None else top.at(i).at(slice(len(ids)))
+            made.append(continuation)
+        return made
 
     def so_far(
         self, signals: NDArray[np.float32], top: Likeliest | None = None
     ) -> list[Continuation]:
-        """`continuations`, where those that go on are still being written."""
-        found = self.continuations(signals, top)
+        """Return `continuations`, where those that go on are still being written."""
+        made = self.continuations(signals, top)
         for i in self.alive:
-            found[i].finish = WRITING
-        return found
+            made[i].finish = WRITING
+        return made
 
     def _goes_on(self, i: int, tokens: list[int]) -> bool:
         for token in tokens:
@@ -165,13 +163,72 @@ class Drawn:
         return True
 
 
+class StopTexts:
+    """The texts before which responses to one prompt end.
+
+    They are found in the last tokens while a response is drawn, and cut off afterwards.
+
+    Raises:
+        ValueError: one of them is empty.
+    """
+
+    def __init__(self, prompter: Prompter, prompt_ids: list[int], texts: Sequence[str]) -> None:
+        if "" in texts:
+            raise ValueError("a stop text must not be empty")
+        self.texts = list(texts)
+        self._prompter = prompter
+        self._prompt_ids = prompt_ids
+        # A token has a byte at least; twice as many leave room for some that have none.
+        self._tail = 8 + 2 * max((len(text.encode()) for text in texts), default=0)
+
+    def reached(self, ids: list[int]) -> bool:
+        """Whether a response that was free of them until its last token has one now."""
+        if not self._in(self._prompter.decode_all(ids[-self._tail :])):
+            return False
+        # The tail alone may begin with half a character, or without its blank: ask the whole.
+        return self._in(self._prompter.decode(self._prompt_ids, ids))
+
+    def cut(self, one: Continuation) -> Continuation:
+        """Return a response up to the token in which the first of them begins, if there is any."""
+        if not self.texts or not self._in(self._prompter.decode(self._prompt_ids, one.token_ids)):
+            return one
+        pieces = self._prompter.pieces(self._prompt_ids, one.token_ids)
+        text = "".join(pieces)
+        start = min(text.find(stop) for stop in self.texts if stop in text)
+        return replace(one.cut(_token_at(pieces, start)), finish="stop")
+
+    def hold(self, one: Continuation) -> Continuation:
+        """Return an unfinished response without what may become one of them: what was shown is
+        not taken back."""
+        if not self.texts:
+            return one
+        pieces = self._prompter.pieces(self._prompt_ids, one.token_ids)
+        text = "".join(pieces)
+        begun = max(_overlap(text, stop) for stop in self.texts)
+        return one.cut(_token_at(pieces, len(text) - begun)) if begun else one
+
+    def _in(self, text: str) -> bool:
+        return any(stop in text for stop in self.texts)
+
+
+def _token_at(pieces: Sequence[str], start: int) -> int:
+    """Return the number of the token in which a character stands."""
+    return int(np.searchsorted(np.cumsum([len(piece) for piece in pieces]), start, side="right"))
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Return how many characters at the end of a text are the beginning of a stop text."""
+    longest = min(len(text), len(stop) - 1)
+    return next((k for k in range(longest, 0, -1) if text.endswith(stop[:k])), 0)
+
+
 def tokens_drawn(drawn: Sequence[Continuation]) -> int:
-    """How many tokens were drawn for all of them; those that a fork took over count once."""
+    """Return how many tokens were drawn in all; those that a fork took over count once."""
     return sum(len(one.token_ids) - (one.forked_at or 0) for one in drawn)
 
 
 def without_repeated(found: Sequence[Continuation]) -> list[Continuation]:
-    """Each once of those that say the same, in order; parents get their new numbers."""
+    """Return the first of those that say the same, in order; parents get their new numbers."""
     complete = {i: one.token_ids for i, one in enumerate(found) if one.finish != PRUNED}
     left_out = set(repeated(complete)) | {i for i, one in enumerate(found) if one.finish == MERGED}
     kept = [i for i in range(len(found)) if i not in left_out]
@@ -188,24 +245,22 @@ def without_repeated(found: Sequence[Continuation]) -> list[Continuation]:
 
 
 def stack_signals(stats: TokenStats, lookback: Tensor) -> Tensor:
-    """The signals of R tokens as one tensor (4, R), in the order of `SIGNALS`.
+    """Return the signals of R tokens as one tensor (4, R), in the order of `SIGNALS`.
 
-    Args:
-        stats: what the logits say.
-        lookback: (1, R), A_t; or (1 + L, R), then the result is (4 + L, R): below, each layer's.
+    `lookback` is A_t, (1, R); or (1 + L, R), then the result is (4 + L, R): below, each layer's.
     """
-    found = stats._asdict() | {"visual_lookback": lookback[0]}
-    return torch.cat([torch.stack([found[name] for name in SIGNALS]), lookback[1:]])
+    signals = stats._asdict() | {"visual_lookback": lookback[0]}
+    return torch.cat([torch.stack([signals[name] for name in SIGNALS]), lookback[1:]])
 
 
 def check_signals(signals: Tensor) -> None:
-    """`check_stats` of what `stack_signals` made, (4 or more, ...)."""
-    found = dict(zip(SIGNALS, signals, strict=False))
-    check_stats(**{name: found[name] for name in TokenStats._fields})
+    """Raise FloatingPointError if what `stack_signals` made, (4 or more, ...), is not finite."""
+    by_name = dict(zip(SIGNALS, signals, strict=False))
+    check_stats(**{name: by_name[name] for name in TokenStats._fields})
 
 
 def padded(responses: Sequence[Sequence[int]]) -> Tensor:
-    """Token ids as one tensor (n, longest), filled on the right: nothing looks there."""
+    """Return token ids as one tensor (n, longest), filled on the right: nothing looks there."""
     ids = torch.zeros(len(responses), max(len(one) for one in responses), dtype=torch.long)
     for row, response in zip(ids, responses, strict=True):
         row[: len(response)] = torch.as_tensor(response)
@@ -213,7 +268,7 @@ def padded(responses: Sequence[Sequence[int]]) -> Tensor:
 
 
 def unpadded(responses: Sequence[Sequence[int]], signals: Tensor) -> list[Continuation]:
-    """Each response with its own part of the signals (4 or 4 + L, n, longest).
+    """Return each response with its own part of the signals (4 or 4 + L, n, longest).
 
     Raises:
         FloatingPointError: they are not finite.
@@ -228,11 +283,7 @@ def unpadded(responses: Sequence[Sequence[int]], signals: Tensor) -> list[Contin
 
 
 def refuse_ruled_out(response: Sequence[int], log_prob: NDArray[np.float32]) -> None:
-    """Refuse a response that is given with a token that has no probability.
-
-    Raises:
-        ValueError: the model rules a token out.
-    """
+    """Raise ValueError if the model rules out a token of a given response."""
     for token, value in zip(response, log_prob.tolist(), strict=False):
         if value == -math.inf:
             raise ValueError(
@@ -279,7 +330,7 @@ def response_ids(
 
 
 def with_end(prompter: Prompter, ids: list[int], end_tokens: Sequence[int]) -> list[int]:
-    """A response with its end token, if it has none yet.
+    """Return a response with its end token, if it has none yet.
 
     A model may have several: it is the one that the chat template writes behind an answer, or else
     the first.
@@ -293,29 +344,21 @@ def with_end(prompter: Prompter, ids: list[int], end_tokens: Sequence[int]) -> l
 
 def make_candidates(
     engine: Engine,
-    prompter: Spelling,
+    prompter: Prompter,
     conversation: Conversation,
     source: SourceLike,
     prompt_ids: list[int],
-    found: Sequence[Continuation],
+    continuations: Sequence[Continuation],
     texts: Sequence[str | None] | None = None,
     sampling: dict[str, Any] | None = None,
 ) -> Candidates:
-    """What an engine gives back: continuations of a prompt, with what was asked.
+    """Return continuations of a prompt as candidates.
 
-    Args:
-        engine: was asked.
-        prompter: turns tokens into text.
-        conversation: what was asked.
-        source: what A_t was measured on.
-        prompt_ids: the prompt's tokens.
-        found: the continuations.
-        texts: of those that were given as text.
-        sampling: how they were drawn, if they were.
+    `texts` are those of responses that were given as text, `sampling` is how they were drawn.
     """
     items = [
-        make_candidate(prompter, prompt_ids, i, one, texts[i] if texts else None)
-        for i, one in enumerate(found)
+        make_candidate(prompter, prompt_ids, i, continuation, texts[i] if texts else None)
+        for i, continuation in enumerate(continuations)
     ]
     return Candidates(
         tuple(items),
@@ -331,13 +374,13 @@ def make_candidates(
 
 
 def make_candidate(
-    prompter: Spelling | IdText,
+    prompter: Prompter | IdText,
     prompt_ids: list[int],
     i: int,
     one: Continuation,
     text: str | None = None,
 ) -> Candidate:
-    """A continuation with its text (decoded, if not given) and the text of its tokens."""
+    """Return a continuation with its text (decoded, if not given) and the text of its tokens."""
     signals = Signals(
         np.array(one.token_ids),
         tuple(prompter.pieces(prompt_ids, one.token_ids)),
@@ -349,8 +392,8 @@ def make_candidate(
     return Candidate(i, text, signals, one.finish, None, one.parent, one.forked_at)
 
 
-def _top(prompter: Spelling | IdText, prompt_ids: list[int], one: Continuation) -> Top | None:
-    """The likeliest tokens of each step, each with its text where it would have stood."""
+def _top(prompter: Prompter | IdText, prompt_ids: list[int], one: Continuation) -> Top | None:
+    """Return the likeliest tokens of each step, each with its text where it would have stood."""
     if one.top is None:
         return None
     texts = prompter.alternatives(prompt_ids, one.token_ids, one.top.token_ids.tolist())

@@ -1,4 +1,4 @@
-"""From raw logits to the signals of one token, and to the next token. Pure functions of tensors."""
+"""From raw logits to the signals of a token, and to the next token: pure functions of tensors."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class TokenStats(NamedTuple):
 
 
 def cheap_to_read(tensor: Tensor) -> bool:
-    """Whether a look at its values costs nothing; on a GPU all that was asked for must end first.
+    """Whether reading its values costs nothing; on a GPU, pending work must end first.
 
-    Where it does, no branch here depends on values: everything is computed for every case.
+    Where it costs, no branch here depends on values: everything is computed for every case.
     """
     return tensor.device.type == "cpu"
 
 
 def token_stats(logits: Tensor, token_ids: Tensor) -> TokenStats:
-    """The signals of R tokens from their predicting rows' raw logits (R, V).
+    """Return the signals of R tokens from their predicting rows' raw logits (R, V).
 
     log p is of the full softmax in float32: no temperature, no filter. Self-certainty is
     KL(U || p) = -(1/V) Σ_j log p(j) - log V, with V the size of the logits' last axis.
@@ -60,11 +60,7 @@ def _stats(logits: Tensor, token_ids: Tensor) -> Tensor:
 
 
 def check_stats(log_prob: Tensor, self_certainty: Tensor, entropy: Tensor) -> None:
-    """Check signals read from logits.
-
-    Raises:
-        FloatingPointError: the logits were not finite.
-    """
+    """Raise FloatingPointError if the logits behind these signals were not finite."""
     spread = torch.stack([self_certainty, entropy])
     if not (spread.isfinite().all() & (log_prob <= 0).all()):
         raise FloatingPointError(
@@ -73,12 +69,12 @@ def check_stats(log_prob: Tensor, self_certainty: Tensor, entropy: Tensor) -> No
 
 
 def _lowest(dtype: torch.dtype) -> float:
-    """A logit as low as this rules its token out."""
+    """Return the logit that rules its token out, as all lower ones do."""
     return torch.finfo(dtype).min / 2
 
 
 def _stats_of_the_rest(logits: Tensor, token_ids: Tensor) -> Tensor:
-    """The same signals, (3, R), where tokens are ruled out."""
+    """Return the same signals, (3, R), where tokens are ruled out."""
     out = logits <= _lowest(logits.dtype)
     left = (~out).sum(-1)
     log_p = logits.float().masked_fill(out, -torch.inf).log_softmax(-1)
@@ -89,8 +85,8 @@ def _stats_of_the_rest(logits: Tensor, token_ids: Tensor) -> Tensor:
 
 
 def likeliest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The ids of the `count` likeliest tokens of each row (R, V), the likeliest first, and their
-    log p as `token_stats` tells it: both (R, count)."""
+    """Return the ids of the likeliest tokens of each row (R, V), in order, and their log p as in
+    `token_stats`: both (R, count)."""
     ruled_out = logits <= _lowest(logits.dtype)
     log_p = logits.float().masked_fill(ruled_out, -torch.inf).log_softmax(-1)
     found = log_p.topk(count)
@@ -100,7 +96,7 @@ def likeliest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def next_token_probs(
     logits: Tensor, temperature: float, top_p: float = 1.0, top_k: int | None = None
 ) -> Tensor:
-    """The distribution that is sampled from: temperature, then top-k, then top-p, (N, V), float32.
+    """Return the distribution to sample: temperature, then top-k, then top-p, (N, V), float32.
 
     Equal to transformers' own processors; which of several tokens with the very same logit stays
     when not all fit into the nucleus is open there, and fixed here. A temperature of 0 puts
@@ -142,7 +138,7 @@ def _sorted(values: Tensor) -> Tensor:
 
 
 def draw(probs: Tensor, uniform: Tensor) -> Tensor:
-    """One token a row by inverting its distribution function at `uniform` (N,), in [0, 1).
+    """Draw one token a row by inverting its distribution function at `uniform` (N,), in [0, 1).
 
     Tokens stand in the order of their ids, so rounding in the last bits moves the result only
     where `uniform` falls on an edge.
@@ -158,7 +154,7 @@ def draw(probs: Tensor, uniform: Tensor) -> Tensor:
 def streams(
     seed: int, n: int, length: int, first: int = 0
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Uniform numbers (n, length): row i is a stream of its own, fixed by (seed, first + i)."""
+    """Return uniform numbers (n, length): row i is a stream fixed by (seed, first + i)."""
     if seed < 0:
         raise ValueError(f"seed = {seed}: must not be negative")
     # As whole numbers: a list with one from 2**63 on would become floats, and seeds would meet.

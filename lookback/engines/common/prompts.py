@@ -1,13 +1,16 @@
-"""How a conversation becomes a prompt: what the model's own chat template makes of it.
+"""Between text and tokens: prompts by the model's own chat template, and responses to them.
 
-How responses to it are spelled is in `spelling`.
+A response is tokenized *in its place*, behind the end of the prompt. A SentencePiece model writes
+"▁The" after "ASSISTANT:", a byte-level one "The" after a newline; whether a blank stands between
+prompt and answer is what the chat template does with an assistant's turn (`lead`). So what was
+sampled and is given back as text gets the tokens the model wrote, wherever those are the
+tokenizer's own spelling of that text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import jinja2
@@ -15,17 +18,19 @@ import torch
 from PIL import Image
 from transformers import PreTrainedModel
 
-from lookback.conversations import Conversation, Part, SourceError, Turn
+from lookback.conversations import Conversation, Part, Turn
 from lookback.engines import UnsupportedModelError
 from lookback.engines.common.compat import is_usual_processor
-from lookback.engines.common.tokens import Spelling
 from lookback.errors import error_line
 from lookback.families import Family
+from lookback.io.limits import TEXT_CHARACTERS
 
+MOST_SPELLED = 2**16
+"""Texts of tokens that are kept before all are forgotten."""
 _MARK = "LOOKBACK"
 
 
-class Prompter(Spelling):
+class Prompter:
     """A processor's way of asking: prompts, model inputs, and responses to and from token ids.
 
     Args:
@@ -50,8 +55,11 @@ class Prompter(Spelling):
                 f"{type(processor).__name__} is not a processor for images and text, it has no "
                 "tokenizer: give the model's own, e.g. AutoProcessor.from_pretrained(...)"
             )
-        super().__init__(tokenizer)
         self.processor = processor
+        self.tokenizer = tokenizer
+        self.special_tokens = [token for token in tokenizer.all_special_tokens if token]
+        self._special_ids = set(tokenizer.all_special_ids)
+        self._spelled: dict[tuple[int, int], str] = {}  # see `_behind`
         has_template = getattr(processor, "chat_template", None) is not None
         self.format = prompt or (None if has_template else family.prompt)
         self.can_ask = has_template or self.format is not None
@@ -65,11 +73,7 @@ class Prompter(Spelling):
         ) or self.tokenizer.convert_ids_to_tokens(image_token)
 
     def check_can_ask(self) -> None:
-        """Refuse a processor that says nowhere how to ask.
-
-        Raises:
-            ValueError: it has no chat template, and no prompt was given.
-        """
+        """Raise ValueError if there is neither a chat template nor a prompt to ask with."""
         if not self.can_ask:
             raise ValueError(
                 f"{type(self.processor).__name__} has no chat template: say how to ask, e.g. "
@@ -77,9 +81,9 @@ class Prompter(Spelling):
             )
 
     def check_fits(self, model: PreTrainedModel) -> None:
-        """Refuse the processor of another model, by what it makes of a picture and a question.
+        """Check that the processor is this model's, by what it makes of a picture and a question.
 
-        Only if it is not of the class that transformers pairs with the model, the model is run.
+        The model is run only if transformers does not pair the processor's class with it.
 
         Raises:
             UnsupportedModelError: the model's image token is not among the tokens, the model does
@@ -108,7 +112,7 @@ class Prompter(Spelling):
             )
 
     def text(self, conversation: Conversation) -> str:
-        """The prompt for a conversation, with one placeholder for each image and video.
+        """Return the prompt for a conversation, with a placeholder for each image and video.
 
         Raises:
             ValueError: a text has a placeholder in it, or the chat template refuses.
@@ -124,10 +128,10 @@ class Prompter(Spelling):
             raise UnsupportedModelError("this model takes no videos: its config has no video token")
         if self.format is not None:
             return self._format(conversation)[0]
-        return self._template(conversation.turns, add_generation_prompt=True)
+        return self.render(conversation.turns, add_generation_prompt=True)
 
     def _placeholders(self) -> dict[str, str]:
-        """What stands for an image, and for a video, in a prompt's text."""
+        """Return what stands for an image, and for a video, in a prompt's text."""
         found = {"image": self.placeholder}
         if "video" in self.media_tokens:
             video = self.tokenizer.convert_ids_to_tokens(self.media_tokens["video"])
@@ -137,7 +141,7 @@ class Prompter(Spelling):
         return found
 
     def _format(self, conversation: Conversation) -> tuple[str, str]:
-        """The prompt, and what stands between it and the answer; one turn, images first."""
+        """Return the prompt, and what stands between it and the answer; one turn, images first."""
         assert self.format is not None
         (turn, *more) = conversation.turns
         kinds = [part.kind for part in turn.parts]
@@ -152,7 +156,7 @@ class Prompter(Spelling):
         prompt = head.rstrip(" ").replace("{image}", self.placeholder * images)
         return prompt.replace("{question}", turn.text), head[len(head.rstrip(" ")) :]
 
-    def _template(self, turns: Sequence[Turn], add_generation_prompt: bool) -> str:
+    def render(self, turns: Sequence[Turn], add_generation_prompt: bool) -> str:
         messages = [
             {
                 "role": turn.role,
@@ -181,14 +185,14 @@ class Prompter(Spelling):
 
     @cached_property
     def lead(self) -> str:
-        """What the template puts between the end of a prompt and the assistant's words."""
+        """What the template puts between a prompt and its answer: a blank, or nothing."""
         asked, answered = _turn("user", "?"), _turn("assistant", _MARK)
         if self.format is not None:
             return self._format(Conversation((asked,)))[1]
         if not self.can_ask:
             return ""
-        prompt = self._template([asked], add_generation_prompt=True)
-        full = self._template([asked, answered], add_generation_prompt=False)
+        prompt = self.render([asked], add_generation_prompt=True)
+        full = self.render([asked, answered], add_generation_prompt=False)
         between, mark, _ = full.removeprefix(prompt).partition(_MARK)
         return between if mark and full.startswith(prompt) and not between.strip() else ""
 
@@ -200,50 +204,7 @@ class Prompter(Spelling):
         if not self.can_ask:
             return ""
         turns = [_turn("user", "?"), _turn("assistant", _MARK)]
-        return self._template(turns, add_generation_prompt=False).partition(_MARK)[2]
-
-    def media_words(self, kind: str) -> str:
-        """What the template writes for an image (or a video), from its first special token to its
-        last; "" if there is none.
-        """
-        if self.format is not None:
-            return self.placeholder
-        plain = self._template([_turn("user", _MARK)], add_generation_prompt=False)
-        part: Part = Part("image") if kind == "image" else Part("video")
-        shown = Turn("user", (part, Part("text", _MARK)))
-        more = self._template([shown], add_generation_prompt=False)
-        added = self.tokenizer.get_added_vocab()
-        tokens = [token for token in added if token in more and token not in plain]
-        if not tokens:
-            return ""
-        first = min(more.index(token) for token in tokens)
-        last = max(more.rindex(token) + len(token) for token in tokens)
-        return more[first:last]
-
-    def media_expansions(self, order: Sequence[str], conversation: Conversation) -> list[list[int]]:
-        """The tokens that the processor makes of each image and video.
-
-        They are shown to it once more, each behind a special token that stands nowhere else.
-
-        Args:
-            order: "image" or "video" each, in the order of the prompt.
-            conversation: has them.
-
-        Raises:
-            SourceError: the processor does not keep them apart.
-        """
-        words = {kind: self.media_words(kind) for kind in set(order)}
-        border = next((t for t in self._special if not any(t in w for w in words.values())), None)
-        if border is None:
-            raise SourceError("the tokenizer has no special token to tell the images apart by")
-        text = "".join(border + words[kind] for kind in order) + border
-        inputs = self._process(self._arguments([conversation], [text]))
-        ids = inputs["input_ids"][0].tolist()
-        number = self.tokenizer.convert_tokens_to_ids(border)
-        edges = [i for i, token in enumerate(ids) if token == number][-len(order) - 1 :]
-        if len(edges) != len(order) + 1:
-            raise SourceError("the processor of this model does not keep its images apart")
-        return [ids[a + 1 : b] for a, b in pairwise(edges)]
+        return self.render(turns, add_generation_prompt=False).partition(_MARK)[2]
 
     def inputs(
         self,
@@ -252,7 +213,7 @@ class Prompter(Spelling):
         model: Any,
         length: int | None = None,
     ) -> dict[str, Any]:
-        """Model inputs for one or several prompts, padded on the left, on the model's device.
+        """Return model inputs for prompts, padded on the left, on the model's device.
 
         Args:
             conversations: one per prompt.
@@ -263,23 +224,20 @@ class Prompter(Spelling):
         Raises:
             ValueError: the processor fails.
         """
-        padding = {"padding": "max_length", "max_length": length, "padding_side": "left"}
-        arguments = self._arguments(conversations, texts)
-        inputs = self._process(arguments | padding if length is not None else arguments)
+        padding: dict[str, Any] = {}
+        if length is not None:
+            padding = {"padding": "max_length", "max_length": length, "padding_side": "left"}
+        inputs = self.process(conversations, texts, **padding)
         return to_model({k: v for k, v in inputs.items() if k != "labels"}, model)
 
     def processed(self, conversation: Conversation) -> Mapping[str, Any]:
-        """What the processor makes of one prompt, as it comes.
+        """Return what the processor makes of one prompt, as it comes."""
+        return self.process([conversation], [self.text(conversation)])
 
-        Raises:
-            ValueError: the processor fails.
-        """
-        arguments = self._arguments([conversation], [self.text(conversation)])
-        found: Mapping[str, Any] = self._process(arguments)
-        return found
-
-    def _process(self, arguments: dict[str, Any]) -> Any:
-        """What the processor makes of prompts and their images.
+    def process(
+        self, conversations: Sequence[Conversation], texts: Sequence[str], **options: Any
+    ) -> Any:
+        """Return what the processor makes of prompts and their images.
 
         Its settings, and the template that wrote the prompt, come with the model: with odd ones it
         can fail anywhere, with any kind of error.
@@ -287,8 +245,17 @@ class Prompter(Spelling):
         Raises:
             ValueError: it fails.
         """
+        arguments: dict[str, Any] = {"text": list(texts), "return_tensors": "pt"}
+        if any(conversation.images for conversation in conversations):
+            arguments["images"] = [conversation.images for conversation in conversations]
+        if any(conversation.videos for conversation in conversations):
+            arguments["videos"] = [video for one in conversations for video in one.videos]
+        if len(texts) > 1:
+            arguments |= {"padding": True, "padding_side": "left"}
+        if not self.adds_special(texts[0]):
+            arguments["add_special_tokens"] = False
         try:
-            return self.processor(**arguments)
+            return self.processor(**arguments | options)
         except (ValueError, OSError, ImportError, MemoryError):
             raise
         except Exception as error:
@@ -297,40 +264,117 @@ class Prompter(Spelling):
                 "its chat template write one placeholder for each image?"
             ) from error
 
-    def _arguments(
-        self, conversations: Sequence[Conversation], texts: Sequence[str]
-    ) -> dict[str, Any]:
-        arguments: dict[str, Any] = {"text": list(texts), "return_tensors": "pt"}
-        if any(one.images for one in conversations):
-            arguments["images"] = [one.images for one in conversations]
-        if any(one.videos for one in conversations):
-            arguments["videos"] = [video for one in conversations for video in one.videos]
-        if len(texts) > 1:
-            arguments |= {"padding": True, "padding_side": "left"}
-        if not self.adds_special(texts[0]):
-            arguments["add_special_tokens"] = False
-        return arguments
-
     def adds_special(self, text: str) -> bool:
         """Whether the tokenizer is to put its own first token before a prompt that has none."""
         bos = self.tokenizer.bos_token
         return not (bos and text.startswith(bos))
 
-    def offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """The tokens of a whole prompt, and which of its characters each stands for.
+    def decode_all(self, ids: Sequence[int]) -> str:
+        """Return the text of some tokens, special ones included."""
+        return self._batch_decode([list(ids)])[0]
+
+    def encode(self, prompt_ids: Sequence[int], response: str) -> list[int]:
+        """Return the tokens of a response as the model would have written it after the prompt.
 
         Raises:
-            SourceError: the tokenizer cannot tell.
+            ValueError: an empty response, one with a special token in it, or one with characters
+                that the tokenizer cannot write.
         """
-        if not self.tokenizer.is_fast:
-            raise SourceError(
-                f"a text as the source needs to know which characters each token stands for, and "
-                f"{type(self.tokenizer).__name__} cannot tell"
-            )
-        found = self.tokenizer(
-            text, add_special_tokens=self.adds_special(text), return_offsets_mapping=True
+        if not response.strip():
+            raise ValueError(f"the response {response!r} is empty: there is nothing to score")
+        TEXT_CHARACTERS.check(len(response), "the response")
+        for token in self.special_tokens:
+            if token in response:
+                raise ValueError(
+                    f"the response {response!r} contains the special token {token!r}: leave it "
+                    "out, or give the response as token ids"
+                )
+        text = response if response.startswith(self.lead) else self.lead + response
+        for anchor in (self._tail_text(prompt_ids), ""):
+            before = self._tokenize(anchor)
+            ids = self._tokenize(anchor + text)
+            if ids[: len(before)] == before:
+                break
+            # A token reaches across the border, which no model would write: try without the prompt.
+        ids = ids[len(before) :]
+        if self.tokenizer.unk_token_id is not None and self.tokenizer.unk_token_id in ids:
+            raise ValueError(f"the tokenizer has no token for part of the response {response!r}")
+        return ids
+
+    def decode(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> str:
+        """Return the text of a response, without the blank that leads it."""
+        return self._after(self._tail(prompt_ids), ids).removeprefix(self.lead)
+
+    def pieces(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> list[str]:
+        """Return the text of each token; joined: `lead`, if it was written, and the response.
+
+        A character spread over several tokens stands with the last of them.
+        """
+        if not ids:
+            return []
+        tail = self._tail(prompt_ids)
+        whole = self._after(tail, ids)
+        pieces = self._behind(list(zip([*tail[-1:], *ids], ids, strict=False)))
+        if "".join(pieces) == whole:
+            return pieces
+        pieces, done = [], ""
+        for i in range(1, len(ids) + 1):
+            text = self._after(tail, ids[:i])
+            if text.endswith("\ufffd") and i < len(ids):  # half a character
+                text = done
+            pieces.append(text[len(done) :])
+            done = text
+        return pieces
+
+    def alternatives(
+        self, prompt_ids: Sequence[int], ids: Sequence[int], others: Sequence[Sequence[int]]
+    ) -> list[list[str]]:
+        """Return the texts of other tokens that could have stood in the place of each token.
+
+        Part of a character is U+FFFD.
+        """
+        context = [*self._tail(prompt_ids)[-1:], *ids]
+        pairs = [(a, b) for a, row in zip(context, others, strict=False) for b in row]
+        texts = iter(self._behind(pairs))
+        return [[next(texts) for _ in row] for row in others]
+
+    def _behind(self, pairs: Sequence[tuple[int, int]]) -> list[str]:
+        """Return the text of each second token behind the first, which shows its leading blank.
+
+        They are kept: a response that is streamed asks for the same ones again.
+        """
+        if len(self._spelled) > MOST_SPELLED:
+            self._spelled = {}
+        known = self._spelled
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in known]
+        if new:
+            both = self._batch_decode([list(pair) for pair in new])
+            first = self._batch_decode([[a] for a, _ in new])
+            known |= {p: b.removeprefix(a) for p, a, b in zip(new, first, both, strict=True)}
+        return [known[pair] for pair in pairs]
+
+    def _tail(self, prompt_ids: Sequence[int]) -> list[int]:
+        """Return the prompt from its last special token on: what the next tokens depend on."""
+        start = len(prompt_ids) - 1
+        while start > 0 and prompt_ids[start] not in self._special_ids:
+            start -= 1
+        return list(prompt_ids[max(start, 0) :])
+
+    def _tail_text(self, prompt_ids: Sequence[int]) -> str:
+        return self._batch_decode([self._tail(prompt_ids)])[0]
+
+    def _after(self, tail: Sequence[int], ids: Sequence[int]) -> str:
+        before, both, alone = self._batch_decode([list(tail), [*tail, *ids], list(ids)])
+        return both[len(before) :] if both.startswith(before) else alone
+
+    def _tokenize(self, text: str) -> list[int]:
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"]) if text else []
+
+    def _batch_decode(self, ids: list[list[int]]) -> list[str]:
+        texts: list[str] = self.tokenizer.batch_decode(
+            ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
-        return list(found["input_ids"]), [(int(a), int(b)) for a, b in found["offset_mapping"]]
+        return texts
 
 
 def to_model(inputs: Mapping[str, Any], model: Any) -> dict[str, Any]:
@@ -357,3 +401,18 @@ def _failure(model: PreTrainedModel, inputs: Mapping[str, Any]) -> str | None:
 
 def _turn(role: str, text: str) -> Turn:
     return Turn(role, (Part("text", text),))
+
+
+class IdText:
+    """Spells responses without a tokenizer: the text of a token is its id, as in <42>."""
+
+    def alternatives(
+        self, prompt_ids: Sequence[int], ids: Sequence[int], others: Sequence[Sequence[int]]
+    ) -> list[list[str]]:
+        return [self.pieces(prompt_ids, row) for row in others]
+
+    def pieces(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> list[str]:
+        return [f"<{token}>" for token in ids]
+
+    def decode(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> str:
+        return "".join(self.pieces(prompt_ids, ids))

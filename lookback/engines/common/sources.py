@@ -11,18 +11,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from lookback.conversations import Conversation, SourceError, Turn
+from lookback.conversations import Conversation, Part, SourceError, Turn
 from lookback.engines import UnsupportedModelError
 from lookback.engines.common.prompts import Prompter
 
 if TYPE_CHECKING:
     from lookback.conversations import SourceLike
 
+_WORD = "LOOKBACK"
 _MARK = "LOOKBACK{}TEXT"
 _MARKS = re.compile(r"LOOKBACK(\d+)TEXT")
 _KINDS = ("image", "video")
@@ -33,16 +35,10 @@ Span = tuple[int, int]
 def source_mask(
     prompter: Prompter, conversation: Conversation, ids: Sequence[int], source: SourceLike = None
 ) -> Tensor:
-    """A boolean mask over the prompt's tokens, (P,): True where a token belongs to the source.
+    """Return a mask over the prompt's tokens, (P,): True where a token belongs to the source.
 
     Exact at the borders of parts. A token that reaches over the border of a text belongs to the
-    source if most of its characters do.
-
-    Args:
-        prompter: renders the prompt.
-        conversation: what is asked.
-        ids: the prompt's tokens, as the model is given them.
-        source: as `Conversation.source` takes it.
+    source if most of its characters do. `source` is as `Conversation.source` takes it.
 
     Raises:
         SourceError: there is no such source, or it cannot be found in the prompt.
@@ -76,7 +72,7 @@ def source_mask(
 def media_places(
     prompter: Prompter, conversation: Conversation, ids: Sequence[int], kind: str
 ) -> list[Tensor]:
-    """Where the vision tokens of each image (or of each video) stand in a prompt, in order.
+    """Return where the vision tokens of each image (or of each video) stand in a prompt.
 
     Raises:
         SourceError: they cannot be told apart.
@@ -105,15 +101,14 @@ class _Layout:
 
     @classmethod
     def of(cls, prompter: Prompter, conversation: Conversation, ids: Sequence[int]) -> _Layout:
-        """Take a prompt apart."""
         text = prompter.text(conversation)
         places: list[tuple[str, Span]] = []
         for kind in _KINDS:
             count = len(conversation.parts(kind))
             if not count:
                 continue
-            words = prompter.media_words(kind)
-            starts = [found.start() for found in re.finditer(re.escape(words), text)]
+            words = _media_words(prompter, kind)
+            starts = [match.start() for match in re.finditer(re.escape(words), text)]
             if not words or len(starts) != count:
                 raise SourceError(
                     f"cannot tell where each {kind} is: the template writes {words!r} for one, "
@@ -122,25 +117,24 @@ class _Layout:
             places += [(kind, (start, start + len(words))) for start in starts]
         places.sort(key=lambda place: place[1])
         order = [kind for kind, _ in places]
-        tokens = prompter.media_expansions(order, conversation)
+        tokens = _media_expansions(prompter, order, conversation)
         return cls(
             prompter,
             torch.tensor(list(ids)),
             text,
-            [(kind, span, found) for (kind, span), found in zip(places, tokens, strict=True)],
+            [(kind, span, ids) for (kind, span), ids in zip(places, tokens, strict=True)],
         )
 
     def media(self, kind: str, numbers: frozenset[int]) -> Tensor:
-        """The vision tokens of some of the images, or of the videos, of the prompt."""
+        """Return the mask of the vision tokens of some of the images, or of the videos."""
         mask = torch.zeros(len(self.ids), dtype=torch.bool)
         for number, part in enumerate(self.split(kind)):
             mask[part] = number in numbers
         return mask
 
     def split(self, kind: str) -> list[Tensor]:
-        """Where the vision tokens of each image, or of each video, stand."""
         token = self.prompter.media_tokens[kind]
-        sizes = [found.count(token) for one, _, found in self.places if one == kind]
+        sizes = [ids.count(token) for media, _, ids in self.places if media == kind]
         here = torch.eq(self.ids, token).nonzero()[:, 0]
         if sum(sizes) != len(here):
             raise SourceError(
@@ -150,7 +144,7 @@ class _Layout:
         return list(here.split(sizes))
 
     def texts(self, conversation: Conversation, numbers: frozenset[int]) -> Tensor:
-        """The tokens of some of the texts."""
+        """Return the mask of the tokens of some of the texts."""
         spans = text_spans(self.prompter, conversation, self.text)
         missing = sorted(numbers - spans.keys())
         if missing:
@@ -159,7 +153,7 @@ class _Layout:
                 "does not write it into the prompt as it is"
             )
         whole, moved = self._expanded([spans[number] for number in sorted(numbers)])
-        ids, offsets = self.prompter.offsets(whole)
+        ids, offsets = _offsets(self.prompter, whole)
         if ids != self.ids.tolist():
             raise SourceError(
                 "cannot find the marked text among the prompt's tokens: the processor of this "
@@ -168,10 +162,10 @@ class _Layout:
         return torch.tensor([_belongs(token, moved) for token in offsets])
 
     def _expanded(self, spans: list[Span]) -> tuple[str, list[Span]]:
-        """The text that the processor tokenizes, and where the spans are in it."""
+        """Return the text that the processor tokenizes, and where the spans are in it."""
         pieces, done, shifts = [], 0, []
-        for _, (start, end), found in self.places:
-            written = self.prompter.decode_all(found)
+        for _, (start, end), ids in self.places:
+            written = self.prompter.decode_all(ids)
             pieces += [self.text[done:start], written]
             shifts.append((end, len(written) - (end - start)))
             done = end
@@ -183,7 +177,7 @@ class _Layout:
 
 
 def text_spans(prompter: Prompter, conversation: Conversation, text: str) -> dict[int, Span]:
-    """Where each text of a conversation begins and ends in its rendered prompt.
+    """Return where each text of a conversation begins and ends in its rendered prompt.
 
     Found by rendering the same conversation with marks in place of its texts. Those that the
     template leaves out are not there; blanks at their ends may be gone.
@@ -224,3 +218,63 @@ def _belongs(token: Span, spans: list[Span]) -> bool:
     start, end = token
     inside = sum(max(0, min(end, b) - max(start, a)) for a, b in spans)
     return 2 * inside > end - start
+
+
+def _media_words(prompter: Prompter, kind: str) -> str:
+    """Return what the template writes for an image or video, first to last special token."""
+    if prompter.format is not None:
+        return prompter.placeholder
+    plain = prompter.render([Turn("user", (Part("text", _WORD),))], add_generation_prompt=False)
+    part: Part = Part("image") if kind == "image" else Part("video")
+    shown = Turn("user", (part, Part("text", _WORD)))
+    more = prompter.render([shown], add_generation_prompt=False)
+    added = prompter.tokenizer.get_added_vocab()
+    tokens = [token for token in added if token in more and token not in plain]
+    if not tokens:
+        return ""
+    first = min(more.index(token) for token in tokens)
+    last = max(more.rindex(token) + len(token) for token in tokens)
+    return more[first:last]
+
+
+def _media_expansions(
+    prompter: Prompter, order: Sequence[str], conversation: Conversation
+) -> list[list[int]]:
+    """Return the tokens that the processor makes of each image and video.
+
+    They are shown to it once more, in the prompt's `order` of kinds, each behind a special token
+    that stands nowhere else.
+
+    Raises:
+        SourceError: the processor does not keep them apart.
+    """
+    words = {kind: _media_words(prompter, kind) for kind in set(order)}
+    special = prompter.special_tokens
+    border = next((t for t in special if not any(t in w for w in words.values())), None)
+    if border is None:
+        raise SourceError("the tokenizer has no special token to tell the images apart by")
+    text = "".join(border + words[kind] for kind in order) + border
+    inputs = prompter.process([conversation], [text])
+    ids = inputs["input_ids"][0].tolist()
+    number = prompter.tokenizer.convert_tokens_to_ids(border)
+    edges = [i for i, token in enumerate(ids) if token == number][-len(order) - 1 :]
+    if len(edges) != len(order) + 1:
+        raise SourceError("the processor of this model does not keep its images apart")
+    return [ids[a + 1 : b] for a, b in pairwise(edges)]
+
+
+def _offsets(prompter: Prompter, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return the tokens of a whole prompt, and which of its characters each stands for.
+
+    Raises:
+        SourceError: the tokenizer cannot tell.
+    """
+    if not prompter.tokenizer.is_fast:
+        raise SourceError(
+            f"a text as the source needs to know which characters each token stands for, and "
+            f"{type(prompter.tokenizer).__name__} cannot tell"
+        )
+    encoded = prompter.tokenizer(
+        text, add_special_tokens=prompter.adds_special(text), return_offsets_mapping=True
+    )
+    return list(encoded["input_ids"]), [(int(a), int(b)) for a, b in encoded["offset_mapping"]]

@@ -12,27 +12,27 @@ from lookback.signals import WRITING, Candidate
 
 @dataclass(frozen=True)
 class Listener:
-    """Somebody who wants to hear of candidates before they are complete.
+    """A callback for candidates that are not complete yet.
 
     Attributes:
-        hear: called, from whatever thread the engine works in, with the candidates that are not
-            what they were at the last call: each whole as it is so far, with its signals, and with
+        hear: called, from whatever thread the engine works in, with the candidates that changed
+            since the last call: each whole as it is so far, with its signals, and with
             `finish="writing"` until it ends; with none, if none has changed for a while. What may
-            become a stop text is held back, so nothing is told that is not in the result. It can
-            also give up: what it raises ends the draw.
-        every: seconds from one call to the next, at least; 0 to hear every token.
+            become a stop text is held back, so that nothing is shown that is not in the result.
+            What it raises ends the draw.
+        every: seconds from one call to the next, at least; 0 for a call with every token.
     """
 
     hear: Callable[[Sequence[Candidate]], None]
     every: float = 0.1
 
 
-class Telling:
-    """What one listener was told of one draw.
+class StreamNotifier:
+    """Calls one listener during one draw, with what changed.
 
     Args:
-        listener: hears of it.
-        candidate: what is told of a continuation, the i-th.
+        listener: the callback.
+        candidate: makes the candidate to show of the i-th continuation.
     """
 
     def __init__(
@@ -40,28 +40,27 @@ class Telling:
     ) -> None:
         self._listener = listener
         self._candidate = candidate
-        self._told: dict[int, tuple[int, str]] = {}  # tokens and finish of each when it was told
-        self._due = time.monotonic() + listener.every
+        self._shown: dict[int, tuple[int, str]] = {}  # tokens and finish of each at its last call
+        self._next = time.monotonic() + listener.every
 
-    def due(self) -> bool:
-        """Whether enough time went by since the listener was told something."""
-        return time.monotonic() >= self._due
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._next
 
-    def tell(self, found: Sequence[Continuation]) -> None:
-        """Tell of those that are not as they were; of none, if all are."""
-        self.end([self._candidate(i, one) for i, one in enumerate(found) if self._moved(i, one)])
+    def update(self, continuations: Sequence[Continuation]) -> None:
+        """Call the listener with the candidates of those that changed."""
+        changed = [(i, one) for i, one in enumerate(continuations) if self._may_differ(i, one)]
+        self.finish([self._candidate(i, one) for i, one in changed])
 
-    def end(self, candidates: Sequence[Candidate]) -> None:
-        """Tell of the candidates among these that are not as they were."""
+    def finish(self, candidates: Sequence[Candidate]) -> None:
+        """Call the listener with those of the candidates that changed."""
         now = {c.index: (len(c.token_ids), c.finish) for c in candidates}
-        new = [c for c in candidates if self._told.get(c.index) != now[c.index]]
-        self._told |= now
+        new = [c for c in candidates if self._shown.get(c.index) != now[c.index]]
+        self._shown |= now
         self._listener.hear(new)
-        # From here on: who takes long to hear, or to be told, does not hold up the draw for longer
-        # than every other moment.
-        self._due = time.monotonic() + self._listener.every
+        # Counted from here: a slow listener holds up the draw for half of the time at most.
+        self._next = time.monotonic() + self._listener.every
 
-    def _moved(self, i: int, one: Continuation) -> bool:
-        """Whether it may have changed: what has ended, and was told so, has not."""
-        told = self._told.get(i)
-        return told is None or told[1] == WRITING or one.finish == WRITING
+    def _may_differ(self, i: int, continuation: Continuation) -> bool:
+        """Whether it may have changed: one that was shown with its end has not."""
+        shown = self._shown.get(i)
+        return shown is None or shown[1] == WRITING or continuation.finish == WRITING

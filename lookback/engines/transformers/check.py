@@ -85,7 +85,7 @@ class _Checker:
                 progress(number + 1, len(plans))
         speed, peak = self._speed()
         configs = decoder_configs(self.model)
-        layers = self.engine._decoder.layers
+        layers = self.engine.decoder.layers
         identity = self.engine.identity()
         return CheckReport(
             identity.model,
@@ -122,7 +122,7 @@ class _Checker:
         return self.compare(conversation, list(found))
 
     def score_stepwise(self) -> dict[str, float]:
-        decoder = self.engine._decoder
+        decoder = self.engine.decoder
         before = decoder.batch_rows
         try:
             decoder.batch_rows = 1
@@ -148,7 +148,7 @@ class _Checker:
         return self.compare(self.asked, list(drawn))
 
     def record(self) -> dict[str, float]:
-        inputs, _ = self.engine._inputs(self.asked)
+        inputs, _ = self.engine.inputs(self.asked)
         with _seeded(), record(self.engine) as recorder:
             out = self.model.generate(**inputs, do_sample=True, max_new_tokens=8)
         return self.compare(self.asked, list(recorder.candidates(out)))
@@ -156,7 +156,7 @@ class _Checker:
     def record_padded(self) -> dict[str, float]:
         """Two prompts of unequal length in one call, the shorter padded on the left."""
         both = [self.asked, Conversation.of(picture(1), LONGER)]
-        prompter = self.engine._prompter
+        prompter = self.engine.prompter
         inputs = prompter.inputs(both, [prompter.text(one) for one in both], self.model)
         with _seeded(), record(self.engine) as recorder:
             out = self.model.generate(**inputs, do_sample=True, max_new_tokens=6)
@@ -174,18 +174,18 @@ class _Checker:
 
     def score_padded(self) -> dict[str, float]:
         inputs, sources = self.prompt(self.asked)
-        more, text = 5, self.engine._prompter.text(self.asked)
+        more, text = 5, self.engine.prompter.text(self.asked)
         size = inputs["input_ids"].shape[1] + more
         try:
-            padded = self.engine._prompter.inputs([self.asked], [text], self.model, size)
+            padded = self.engine.prompter.inputs([self.asked], [text], self.model, size)
         except Exception as error:  # whatever a processor raises: nothing was computed yet
             raise _NotApplicable(f"its processor does not pad a prompt: {error}") from error
         if padded["input_ids"].shape[1] != size:
             raise _NotApplicable("its processor does not pad a prompt")
         (ids,) = [c.token_ids.tolist() for c in self._scored(RESPONSES[1])]
         source = torch.nn.functional.pad(sources[0], (more, 0))
-        decoder = self.engine._decoder
-        with self.engine._lock:
+        decoder = self.engine.decoder
+        with self.engine.lock:
             (found,) = decoder.score(decoder.prefill(padded, source), [ids])
         return self._compare_signals(found.signals, *self.reference(inputs, sources, [ids]))
 
@@ -201,11 +201,11 @@ class _Checker:
 
     def interleaved(self) -> dict[str, float]:
         other = Conversation.of(picture(1), LONGER)
-        decoder = self.engine._decoder
+        decoder = self.engine.decoder
         (ids,) = [c.token_ids.tolist() for c in self._scored(RESPONSES[1])]
-        with self.engine._lock:
-            first = decoder.prefill(*self.engine._inputs(self.asked))
-            second = decoder.prefill(*self.engine._inputs(other))
+        with self.engine.lock:
+            first = decoder.prefill(*self.engine.inputs(self.asked))
+            second = decoder.prefill(*self.engine.inputs(other))
             decoder.score(second, [ids])
             (found,) = decoder.score(first, [ids])
         return self._compare_signals(
@@ -213,7 +213,7 @@ class _Checker:
         )
 
     def video(self) -> dict[str, float]:
-        if "video" not in self.engine._prompter.media_tokens:
+        if "video" not in self.engine.prompter.media_tokens:
             raise _NotApplicable("this model takes no videos")
         parts = [
             {"type": "video", "video": [picture() for _ in range(4)]},
@@ -224,7 +224,7 @@ class _Checker:
     def optional(self, conversation: Conversation) -> dict[str, float]:
         """As `given`, for a conversation that a processor or template may refuse."""
         try:
-            self.engine._inputs(conversation)
+            self.engine.inputs(conversation)
         except Exception as error:  # whatever a processor raises: nothing was computed yet
             raise _NotApplicable(f"no prompt can be made of it here: {error}") from error
         return self.given(conversation)
@@ -235,7 +235,7 @@ class _Checker:
 
     def _loop(self, calls: bool) -> NDArray[Any]:
         """Return log p of a few tokens by a plain loop over the model."""
-        inputs, _ = self.engine._inputs(self.asked)
+        inputs, _ = self.engine.inputs(self.asked)
         found, ids = [], [7, 8, 9, 10]
         with torch.no_grad():
             out = self.model(**inputs, use_cache=True)
@@ -273,15 +273,15 @@ class _Checker:
 
     def prompt(self, conversation: Conversation) -> tuple[dict[str, Any], torch.Tensor]:
         """Return the model's inputs, and which of its tokens are the source, (1, P)."""
-        inputs, _ = self.engine._inputs(conversation)
+        inputs, _ = self.engine.inputs(conversation)
         ids = inputs["input_ids"][0].tolist()
-        return inputs, source_mask(self.engine._prompter, conversation, ids)[None]
+        return inputs, source_mask(self.engine.prompter, conversation, ids)[None]
 
     def reference(
         self, inputs: dict[str, Any], sources: torch.Tensor, responses: Sequence[Sequence[int]]
     ) -> list[dict[str, NDArray[Any]]]:
         """Return the signals of responses, one per prompt, from the model's own generate."""
-        with self.engine._lock:
+        with self.engine.lock:
             return slow_signals(self.model, inputs, sources, responses)
 
     # Speed.
@@ -289,7 +289,7 @@ class _Checker:
     def _speed(self, n: int = 4, steps: int = 16) -> tuple[dict[str, float], int]:
         """Return tokens per second of a small sample, with the tap and without it (the best of
         three), and its peak memory."""
-        inputs, mask = self.engine._inputs(self.asked)
+        inputs, mask = self.engine.inputs(self.asked)
 
         def draw(decoder: Decoder, prefix: Prefix) -> None:
             decoder.sample(

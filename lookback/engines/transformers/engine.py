@@ -1,51 +1,67 @@
-"""The engine for models of the transformers library: conversations in, candidates out."""
+"""The engine for models of the transformers library: requests in, candidates out."""
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from importlib.metadata import version
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from transformers import PreTrainedModel
+from torch import Tensor
+from transformers import PreTrainedModel, StoppingCriteria, StoppingCriteriaList
 
-from lookback.conversations import Conversation
-from lookback.engines import ABILITIES, Ability, Engine, Identity, check_rows, check_sampling
+from lookback.conversations import Conversation, SourceError
+from lookback.engines import ABILITIES, Ability, Engine, Identity
+from lookback.engines.base import PREFIX_BYTES
+from lookback.engines.common.compat import alone_settings
 from lookback.engines.common.continuations import (
     Continuation,
+    StopTexts,
+    make_candidate,
     make_candidates,
     response_ids,
+    tokens_drawn,
     with_end,
+    without_repeated,
 )
 from lookback.engines.common.fair_lock import lock_for
 from lookback.engines.common.model_files import fingerprint
-from lookback.engines.common.options import Progress, Wish, check_responses, check_top, draw_of
+from lookback.engines.common.options import (
+    GenerateRequest,
+    KnockoutRequest,
+    LookRequest,
+    Progress,
+    SampleRequest,
+    ScoreRequest,
+    check_top,
+)
 from lookback.engines.common.prompts import Prompter
 from lookback.engines.common.sources import source_mask
-from lookback.engines.transformers.answering import answer
+from lookback.engines.common.stream import StreamNotifier
+from lookback.engines.transformers.attention.tap import Unread, reading
 from lookback.engines.transformers.decoding.decoder import Decoder
 from lookback.engines.transformers.decoding.prefix import Prefix
-from lookback.engines.transformers.decoding.prefix_cache import BYTES, Prefixes
-from lookback.engines.transformers.drawing import draw_candidates
+from lookback.engines.transformers.decoding.prefix_cache import PrefixCache
+from lookback.engines.transformers.decoding.session import ModelSession
+from lookback.engines.transformers.decoding.source_attention import knockout, look
 from lookback.engines.transformers.support import end_token_ids, is_checked, suggest_check
-from lookback.errors import check_flag, check_share, check_texts, check_whole
+from lookback.errors import check_whole
 from lookback.families import family_of, video_token_id
-from lookback.signals import Candidate, Candidates
-from lookback.steering.pruning import Prune, pruning_of
+from lookback.signals import WRITING, Candidate, Candidates
 from lookback.steering.search import Search
 
 if TYPE_CHECKING:
-    from lookback.conversations import Images, Messages, SourceLike
-    from lookback.engines import Rows
+    from lookback.conversations import SourceLike
     from lookback.engines.common.check_report import CheckReport
     from lookback.engines.common.options import Response
-    from lookback.engines.common.stream import Listener
-    from lookback.io.videos import VideoLike
     from lookback.looks.look import Look
-    from lookback.steering import Watch
 
 Inputs = dict[str, Any]
 PACKAGES = ("torch", "transformers", "tokenizers")
@@ -63,6 +79,10 @@ class TransformersEngine(Engine):
         processor: its processor.
         name: where it came from.
         family: its row in `lookback.families`.
+        decoder: the passes over the model.
+        prompter: makes prompts and spells responses.
+        lock: held while the engine uses the model.
+        prefixes: the prompts that `keep_prefixes` keeps; None if it keeps none.
     """
 
     abilities: frozenset[Ability] = frozenset(ABILITIES)
@@ -76,20 +96,20 @@ class TransformersEngine(Engine):
         revision: str | None = None,
         prompt: str | None = None,
     ) -> None:
-        self._decoder = Decoder(model)
+        self.decoder = Decoder(model)
         self.model = model
         self.processor = processor
         self.name = name or model.name_or_path or type(model).__name__
         self.family = family_of(model.config)
         self._revision = revision
-        self._prompter = Prompter(
-            processor, self.family, self._decoder.image_token, video_token_id(model.config), prompt
+        self.prompter = Prompter(
+            processor, self.family, self.decoder.image_token, video_token_id(model.config), prompt
         )
-        self._prompter.check_can_ask()
-        self._prompter.check_fits(model)
+        self.prompter.check_can_ask()
+        self.prompter.check_fits(model)
         self.end_tokens = end_token_ids(model)
-        self._lock = lock_for(model)
-        self._prefixes: Prefixes | None = None
+        self.lock = lock_for(model)
+        self.prefixes: PrefixCache | None = None
 
     def __repr__(self) -> str:
         return f"TransformersEngine({self.name!r}, {self.family.name}, {self.model.device})"
@@ -107,119 +127,197 @@ class TransformersEngine(Engine):
             versions={package: version(package) for package in PACKAGES},
         )
 
-    def score(
-        self,
-        image: Images = None,
-        question: str | None = None,
-        responses: str | Candidate | Sequence[Response] = (),
-        *,
-        messages: Messages | None = None,
-        video: VideoLike | None = None,
-        source: SourceLike = None,
-        keep_end: bool = False,
-        by_layer: bool = False,
-        progress: Progress | None = None,
-    ) -> Candidates:
+    def keep_prefixes(self, most: int, limit: int = PREFIX_BYTES) -> PrefixCache:
+        check_whole("most", most, 0)
+        check_whole("limit", limit, 0)
+        media = list(self.prompter.media_tokens.values())
+        prefixes = PrefixCache(self.decoder, media, most, limit)
+        with self.lock:
+            self.prefixes = prefixes if most else None
+        return prefixes
+
+    def inputs(
+        self, conversation: Conversation, source: SourceLike = None
+    ) -> tuple[Inputs, Tensor]:
+        """Return what the model takes, and which of the prompt's tokens are the source, (P,)."""
+        conversation.source(source)  # a source that is not there is an error before images are read
+        inputs = self.prompter.inputs(
+            [conversation], [self.prompter.text(conversation)], self.model
+        )
+        ids = inputs["input_ids"][0].tolist()
+        return inputs, source_mask(self.prompter, conversation, ids, source)
+
+    def _sample(self, request: SampleRequest) -> Candidates:
+        # One pass for the prompt, which all candidates share; forks copy their own tokens' keys.
+        options, record, steering = request.options, request.record, request.steering
+        check_top(record.top_log_probs, self.decoder.vocab)
+        with self.lock:
+            inputs, mask = self.inputs(request.conversation, request.source)
+            prompt_ids = inputs["input_ids"][0].tolist()
+            stops = StopTexts(self.prompter, prompt_ids, options.stop)
+
+            def complete(continuation: Continuation) -> Continuation:
+                return stops.cut(continuation if record.keep_end else continuation.without_end())
+
+            def candidate(i: int, continuation: Continuation) -> Candidate:
+                writing = continuation.finish == WRITING
+                shown = stops.hold(continuation) if writing else complete(continuation)
+                return make_candidate(self.prompter, prompt_ids, i, shown)
+
+            listen = record.listen
+            notifier = None if listen is None else StreamNotifier(listen, candidate)
+            drawn = self.decoder.sample(
+                self._prefill(inputs, mask),
+                options.n,
+                temperature=options.temperature,
+                top_p=options.top_p,
+                top_k=options.top_k,
+                max_new_tokens=options.max_new_tokens,
+                seed=options.seed,
+                end_tokens=self.end_tokens,
+                stopped=stops.reached if options.stop else None,
+                progress=record.progress,
+                by_layer=record.by_layer,
+                steering=steering,
+                complete=complete,
+                top=record.top_log_probs,
+                notifier=notifier,
+            )
+            sampling = asdict(options)
+            if steering is not None:
+                sampling[steering.kind] = steering.to_json()
+                sampling["tokens_drawn"] = tokens_drawn(drawn)
+            continuations = [complete(continuation) for continuation in drawn]
+            if isinstance(steering, Search):
+                continuations = without_repeated(continuations)
+            candidates = self._candidates(request, prompt_ids, continuations, sampling=sampling)
+        if notifier is not None:
+            notifier.finish(candidates.items)
+        return candidates
+
+    _search = _sample
+
+    def _score(self, request: ScoreRequest) -> Candidates:
         # One pass for the prompt, one for all responses.
-        given = check_responses(responses)
-        check_flag("keep_end", keep_end)
-        check_flag("by_layer", by_layer)
+        record = request.record
 
-        def work(inputs: Inputs, mask: torch.Tensor, ids: list[list[int]]) -> list[Continuation]:
-            if keep_end:
-                ids = [with_end(self._prompter, one, self.end_tokens) for one in ids]
+        def work(inputs: Inputs, mask: Tensor, ids: list[list[int]]) -> list[Continuation]:
+            if record.keep_end:
+                ids = [with_end(self.prompter, tokens, self.end_tokens) for tokens in ids]
             prefix = self._prefill(inputs, mask)
-            return self._decoder.score(prefix, ids, progress, by_layer=by_layer)
+            return self.decoder.score(prefix, ids, record.progress, by_layer=record.by_layer)
 
-        conversation = Conversation.of(image, question, messages, video)
-        return self._given(conversation, source, given, work)
+        return self._read(request, work)
 
-    def knockout(
-        self,
-        image: Images = None,
-        question: str | None = None,
-        responses: Sequence[Response] = (),
-        *,
-        messages: Messages | None = None,
-        video: VideoLike | None = None,
-        source: SourceLike = None,
-        layers: tuple[int, int] | None = None,
-        share: float | None = None,
-        rows: Rows = "response",
-        progress: Progress | None = None,
-    ) -> Candidates:
+    def _knockout(self, request: KnockoutRequest) -> Candidates:
         # One pass for the prompt, one over the responses to see what they look at, one with that
         # hidden as keys in every layer; for all rows, the prompt's pass again for each response.
-        check_rows(rows)
-        given = check_responses(responses)
-        share = self.family.vauq_k if share is None else share
-        check_share("share", share)
-        chosen = self._vauq_layers(layers)
+        layers = self._vauq_layers(request.layers)
 
-        def work(inputs: Inputs, mask: torch.Tensor, ids: list[list[int]]) -> list[Continuation]:
+        def work(inputs: Inputs, mask: Tensor, ids: list[list[int]]) -> list[Continuation]:
             if not mask.any():
                 raise ValueError("there is no image, so there are no vision tokens to hide")
 
-            def again(hidden: torch.Tensor) -> Prefix:
-                return self._decoder.prefill(inputs, mask, hidden=hidden)
+            def prefill_hidden(hidden: Tensor) -> Prefix:
+                return self.decoder.prefill(inputs, mask, hidden=hidden)
 
             prefix = self._prefill(inputs, mask)
-            anew = again if rows == "all" else None
-            return self._decoder.knockout(prefix, ids, chosen, share, progress, anew)
+            again = prefill_hidden if request.rows == "all" else None
+            return knockout(
+                self.decoder, prefix, ids, layers, request.share, request.progress, again
+            )
 
-        conversation = Conversation.of(image, question, messages, video)
-        return self._given(conversation, source, given, work)
+        return self._read(request, work)
 
-    def look(
+    def _read(
         self,
-        image: Images = None,
-        question: str | None = None,
-        response: Response = "",
-        *,
-        messages: Messages | None = None,
-        video: VideoLike | None = None,
-        source: SourceLike = None,
-        layers: tuple[int, int] | None = None,
-        relative_to: str | None = None,
-        progress: Progress | None = None,
-    ) -> Look:
-        # One pass for the prompt and one for the response.
-        from lookback.engines.transformers.looking import look
-
-        conversation = Conversation.of(image, question, messages, video)
-        chosen = self._check_layers((0, self._decoder.layers) if layers is None else layers)
-        with self._lock:
-            return look(self, conversation, response, source, chosen, relative_to, progress)
-
-    def _given(
-        self,
-        conversation: Conversation,
-        source: SourceLike,
-        given: Sequence[Response],
-        work: Callable[[Inputs, torch.Tensor, list[list[int]]], list[Continuation]],
+        request: ScoreRequest | KnockoutRequest,
+        work: Callable[[Inputs, Tensor, list[list[int]]], list[Continuation]],
     ) -> Candidates:
-        """Candidates of what `work` makes of a prompt, its source and given responses' ids."""
-        with self._lock:
-            inputs, mask = self._inputs(conversation, source)
+        """Return candidates of what `work` makes of a prompt, its source and responses' ids."""
+        responses = request.responses
+        with self.lock:
+            inputs, mask = self.inputs(request.conversation, request.source)
             prompt_ids = inputs["input_ids"][0].tolist()
-            ids = [self._response_ids(prompt_ids, i, one) for i, one in enumerate(given)]
-            found = work(inputs, mask, ids)
-            texts = [one if isinstance(one, str) else None for one in given]
-            return self._candidates(conversation, source, prompt_ids, found, texts)
+            ids = [self._response_ids(prompt_ids, i, one) for i, one in enumerate(responses)]
+            continuations = work(inputs, mask, ids)
+            texts = [one if isinstance(one, str) else None for one in responses]
+            return self._candidates(request, prompt_ids, continuations, texts)
+
+    def _look(self, request: LookRequest) -> Look:
+        # One pass for the prompt and one for the response; for a baseline the same again.
+        from lookback.engines.transformers.layouts import pictures
+        from lookback.looks.look import Look
+
+        conversation, source, response = request.conversation, request.source, request.response
+        every = (0, self.decoder.layers)
+        layers = self._check_layers(every if request.layers is None else request.layers)
+        with self.lock:
+            if not conversation.source(source):
+                raise SourceError('source = "none": there is nothing that a response could look at')
+            if request.relative_to is not None:
+                _check_kept(conversation, source)
+            inputs, mask = self.inputs(conversation, source)
+            prompt_ids = inputs["input_ids"][0].tolist()
+            ids = self._response_ids(prompt_ids, 0, response)
+            shown = pictures(self.prompter, conversation, inputs, mask, self.model.config)
+            passes = 1 if request.relative_to is None else 2
+            progress = _part_of(request.progress, 0, passes * len(ids))
+            weights = look(self.decoder, inputs, mask, ids, layers, progress)
+            baseline = None
+            if request.relative_to is not None:
+                other = conversation.with_question(request.relative_to)
+                progress = _part_of(request.progress, len(ids), passes * len(ids))
+                read = look(self.decoder, *self.inputs(other, source), ids, layers, progress)
+                baseline = read.cpu().numpy()
+            suggest_check(self.model, self.name)
+            spelled = response if isinstance(response, str) else None
+            return Look(
+                text=self.prompter.decode(prompt_ids, ids) if spelled is None else spelled,
+                token_ids=np.array(ids),
+                tokens=tuple(self.prompter.pieces(prompt_ids, ids)),
+                weights=weights.cpu().numpy(),
+                pictures=shown,
+                layers=layers,
+                baseline=baseline,
+            )
+
+    def _generate(self, request: GenerateRequest) -> list[str]:
+        # One batch, padded on the left.
+        options, conversations = request.options, request.conversations
+        settings: dict[str, Any] = {"do_sample": False}
+        if options.temperature > 0:
+            settings = {"do_sample": True, "top_p": options.top_p, "top_k": 0}
+            settings["temperature"] = options.temperature
+        settings["max_new_tokens"] = options.max_new_tokens
+        with self.lock:
+            texts = [self.prompter.text(conversation) for conversation in conversations]
+            inputs = self.prompter.inputs(conversations, texts, self.model)
+            out = plain_generate(self.model, inputs, options.seed, **settings)
+        new = out[:, inputs["input_ids"].shape[1] :]
+        answers: list[str] = self.prompter.tokenizer.batch_decode(new, skip_special_tokens=True)
+        return [answer.strip() for answer in answers]
+
+    def _check(self, progress: Progress | None) -> CheckReport:
+        # Against the model's own step-by-step decoding, with eager maps.
+        from lookback.engines.transformers.check import check
+
+        is_checked(self.model)
+        return check(self, progress)
 
     def _vauq_layers(self, layers: tuple[int, int] | None) -> tuple[int, int]:
-        depth = self._decoder.layers
+        depth = self.decoder.layers
         if layers is None and self.family.vauq_layers is None:
             layers = depth // 4, depth - depth // 4
             warnings.warn(
                 f"no VAUQ layers are known for {self.family.name}: taking the middle half, "
                 f"{layers[0]}-{layers[1]} of {depth}",
-                stacklevel=3,
+                stacklevel=4,
             )
         return self._check_layers(layers or self.family.vauq_layers or (0, 0))
 
     def _check_layers(self, layers: tuple[int, int]) -> tuple[int, int]:
-        depth = self._decoder.layers
+        depth = self.decoder.layers
         try:
             first, last = (index(layer) for layer in layers if not isinstance(layer, bool))
         except (TypeError, ValueError):
@@ -233,162 +331,95 @@ class TransformersEngine(Engine):
             )
         return first, last
 
-    def sample(
-        self,
-        image: Images = None,
-        question: str | None = None,
-        n: int = 25,
-        *,
-        messages: Messages | None = None,
-        video: VideoLike | None = None,
-        source: SourceLike = None,
-        temperature: float = 1.2,
-        top_p: float = 0.9,
-        top_k: int | None = None,
-        max_new_tokens: int = 256,
-        stop: str | Sequence[str] | None = None,
-        seed: int | None = None,
-        keep_end: bool = False,
-        by_layer: bool = False,
-        prune: Prune = None,
-        top_log_probs: int = 0,
-        listen: Listener | None = None,
-        progress: Progress | None = None,
-    ) -> Candidates:
-        # One pass for the prompt, which all candidates share.
-        draw = draw_of(n, temperature, top_p, top_k, max_new_tokens, stop, seed)
-        rule = pruning_of(prune, n, self.family.defaults)
-        conversation = Conversation.of(image, question, messages, video)
-        check_top(top_log_probs, self._decoder.vocab)
-        wish = Wish(keep_end, by_layer, top_log_probs, listen, progress)
-        return draw_candidates(self, conversation, source, draw, rule, wish)
-
-    def search(
-        self,
-        image: Images = None,
-        question: str | None = None,
-        width: int = 25,
-        keep: int = 5,
-        every: int = 16,
-        *,
-        messages: Messages | None = None,
-        video: VideoLike | None = None,
-        source: SourceLike = None,
-        scorer: str = "lookback",
-        settings: Mapping[str, Any] | None = None,
-        temperature: float = 1.2,
-        top_p: float = 0.9,
-        top_k: int | None = None,
-        max_new_tokens: int = 256,
-        stop: str | Sequence[str] | None = None,
-        seed: int | None = None,
-        keep_end: bool = False,
-        by_layer: bool = False,
-        watch: Watch | None = None,
-        progress: Progress | None = None,
-    ) -> Candidates:
-        # Forks share the prompt, and copy their own tokens' keys.
-        draw = draw_of(width, temperature, top_p, top_k, max_new_tokens, stop, seed)
-        rule = Search(
-            width, keep, every, scorer=scorer, settings=dict(settings or {}), watch=watch
-        ).of(self.family.defaults)
-        conversation = Conversation.of(image, question, messages, video)
-        wish = Wish(keep_end, by_layer, progress=progress)
-        return draw_candidates(self, conversation, source, draw, rule, wish)
-
-    def generate(
-        self,
-        image: Images = None,
-        prompts: str | Sequence[str] | None = None,
-        *,
-        messages: Messages | None = None,
-        video: VideoLike | None = None,
-        max_new_tokens: int = 256,
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        seed: int = 0,
-    ) -> list[str]:
-        # One batch, padded on the left.
-        check_sampling(1, temperature, top_p, None, max_new_tokens, seed)
-        if isinstance(prompts, str) or prompts is None:
-            conversations = [Conversation.of(image, prompts, messages, video)]
-        elif messages is not None:
-            raise TypeError("give either an image and prompts, or messages, not both")
-        else:
-            several = check_texts("prompts", prompts)
-            conversations = [Conversation.of(image, one, video=video) for one in several]
-        if not conversations:
-            return []
-        sampling: dict[str, Any] = {"do_sample": False}
-        if temperature > 0:
-            sampling = {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
-        with self._lock:
-            texts = [self._prompter.text(one) for one in conversations]
-            inputs = self._prompter.inputs(conversations, texts, self.model)
-            out = answer(self.model, inputs, seed, max_new_tokens=max_new_tokens, **sampling)
-        new = out[:, inputs["input_ids"].shape[1] :]
-        answers: list[str] = self._prompter.tokenizer.batch_decode(new, skip_special_tokens=True)
-        return [answer.strip() for answer in answers]
-
-    def check(self, progress: Progress | None = None) -> CheckReport:
-        # Against the model's own step-by-step decoding, with eager maps.
-        from lookback.engines.transformers.check import check
-
-        is_checked(self.model)
-        return check(self, progress)
-
-    def _inputs(
-        self, conversation: Conversation, source: SourceLike = None
-    ) -> tuple[dict[str, Any], torch.Tensor]:
-        """What the model takes, and which of the prompt's tokens are the source, (P,)."""
-        conversation.source(source)  # what is not there is said before any image is read
-        inputs = self._prompter.inputs(
-            [conversation], [self._prompter.text(conversation)], self.model
-        )
-        ids = inputs["input_ids"][0].tolist()
-        return inputs, source_mask(self._prompter, conversation, ids, source)
-
-    def keep_prefixes(self, most: int, limit: int = BYTES) -> Prefixes:
-        """Keep what the last prompts left behind, for `sample`, `search`, `score` and `knockout`.
-
-        A prompt that is asked again does not go through the model, and one with the same images and
-        another question behind them only from where it differs: the first time this is compared
-        with the plain way, and left if it does not agree. Nothing is kept unless this is called.
-        A change of the model (weights, adapters, settings, hooks) drops what was kept; call it
-        again after a few weights were set through `.data`, which may go unseen.
-
-        Args:
-            most: how many prompts; 0 keeps none from now on.
-            limit: of how many bytes together.
-
-        Returns:
-            What is kept, which counts what it saves.
-        """
-        check_whole("most", most, 0)
-        check_whole("limit", limit, 0)
-        media = list(self._prompter.media_tokens.values())
-        found = Prefixes(self._decoder, media, most, limit)
-        with self._lock:
-            self._prefixes = found if most else None
-        return found
-
-    def _prefill(self, inputs: dict[str, Any], mask: torch.Tensor) -> Prefix:
-        source = self._decoder if self._prefixes is None else self._prefixes
-        return source.prefill(inputs, mask)
+    def _prefill(self, inputs: Inputs, mask: Tensor) -> Prefix:
+        cache = self.decoder if self.prefixes is None else self.prefixes
+        return cache.prefill(inputs, mask)
 
     def _response_ids(self, prompt_ids: list[int], i: int, response: Response) -> list[int]:
-        return response_ids(self._prompter, self._decoder.vocab, prompt_ids, i, response)
+        return response_ids(self.prompter, self.decoder.vocab, prompt_ids, i, response)
 
     def _candidates(
         self,
-        conversation: Conversation,
-        source: SourceLike,
+        request: SampleRequest | ScoreRequest | KnockoutRequest,
         prompt_ids: list[int],
-        found: list[Continuation],
+        continuations: list[Continuation],
         texts: Sequence[str | None] | None = None,
         sampling: dict[str, Any] | None = None,
     ) -> Candidates:
         suggest_check(self.model, self.name)
         return make_candidates(
-            self, self._prompter, conversation, source, prompt_ids, found, texts, sampling
+            self,
+            self.prompter,
+            request.conversation,
+            request.source,
+            prompt_ids,
+            continuations,
+            texts,
+            sampling,
         )
+
+
+def _check_kept(conversation: Conversation, source: SourceLike) -> None:
+    """Raise SourceError if the source has text of the question, which `relative_to` replaces."""
+    texts = len(conversation.parts("text"))
+    own = sum(part.kind == "text" for part in conversation.turns[-1].parts)
+    if any(number >= texts - own for number in conversation.source(source).texts):
+        raise SourceError(
+            "relative_to asks something else about the same source, but the question's own text is "
+            "part of the source"
+        )
+
+
+def _part_of(progress: Progress | None, before: int, total: int) -> Progress | None:
+    """Report one of several passes as a part of all of them."""
+    return None if progress is None else lambda done, _: progress(before + done, total)
+
+
+def plain_generate(
+    model: PreTrainedModel, inputs: Mapping[str, Any], seed: int, **settings: Any
+) -> Tensor:
+    """Return what the model's own `generate` makes of a batch of prompts, with its own random
+    numbers; other threads may use the model between its steps."""
+    settings |= alone_settings(model.generate)
+    generator = _SeededGenerator(seed)
+    session = ModelSession(model, around=generator.active)
+    with reading(Unread()), torch.no_grad(), session:
+        if "stopping_criteria" in inspect.signature(model.generate).parameters:
+            settings["stopping_criteria"] = StoppingCriteriaList([_YieldTurn(session)])
+        out: Tensor = model.generate(**inputs, **settings)
+    return out
+
+
+class _YieldTurn(StoppingCriteria):
+    """Never stops, but lets others use the model after each step."""
+
+    def __init__(self, session: ModelSession) -> None:
+        self._session = session
+
+    def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
+        self._session.yield_turn()
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+
+
+class _SeededGenerator:
+    """Random numbers from a seed instead of torch's global ones, continued where they were."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._state: tuple[Tensor, list[Tensor]] | None = None
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Draw from these inside the block; then torch's global ones are as they were."""
+        with torch.random.fork_rng():
+            if self._state is None:
+                torch.manual_seed(self._seed)
+            else:
+                torch.random.set_rng_state(self._state[0])
+                if self._state[1]:
+                    torch.cuda.set_rng_state_all(self._state[1])
+            try:
+                yield
+            finally:
+                on_cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+                self._state = torch.random.get_rng_state(), on_cuda

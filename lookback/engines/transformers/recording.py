@@ -31,8 +31,7 @@ from lookback.engines.common.compat import (
 from lookback.engines.common.continuations import Continuation, make_candidate
 from lookback.engines.common.fair_lock import survive_forks
 from lookback.engines.common.model_files import load_processor
-from lookback.engines.common.prompts import Prompter
-from lookback.engines.common.tokens import IdText
+from lookback.engines.common.prompts import IdText, Prompter
 from lookback.engines.transformers.attention.tap import current_reader, reading, tapped
 from lookback.engines.transformers.decoding.session import calling, shared, step
 from lookback.engines.transformers.engine import TransformersEngine

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+import inspect
+from collections.abc import Callable, Coroutine
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
 
-from lookback.conversations import Conversation
-from lookback.engines.base import Ability, Engine, Identity, UnsupportedModelError
+from lookback.engines.base import Ability, Engine, Identity, Questions, UnsupportedModelError
 from lookback.engines.common.model_files import fingerprint, first_end_tokens
 from lookback.engines.common.options import (
-    Draw,
+    GenerateRequest,
     Progress,
-    Wish,
-    check_responses,
-    check_sampling,
+    SampleRequest,
+    ScoreRequest,
     check_top,
-    draw_of,
 )
 from lookback.engines.common.prompts import Prompter
 from lookback.engines.vllm.client.client import Client, gather_ordered
@@ -26,22 +23,30 @@ from lookback.engines.vllm.client.prompts import Prompts
 from lookback.engines.vllm.client.sampling import Question
 from lookback.engines.vllm.client.scoring import score
 from lookback.engines.vllm.client.stream import AsyncCallbackBridge, CallbackBridge
-from lookback.errors import check_flag, check_texts
 from lookback.families import family_of, image_token_id, video_token_id
-from lookback.signals import Candidate, Candidates
-from lookback.steering.pruning import pruning_of
+from lookback.signals import Candidates
+from lookback.steering.search import Search
 
 if TYPE_CHECKING:
-    from lookback.conversations import Images, Messages, SourceLike
     from lookback.engines.common.check_report import CheckReport
-    from lookback.engines.common.options import Response
-    from lookback.engines.common.stream import Listener
-    from lookback.io.videos import VideoLike
-    from lookback.steering.pruning import Prune
 
+P = ParamSpec("P")
+Answer = Coroutine[Any, Any, Candidates]
 PACKAGES = ("torch", "transformers", "tokenizers")
 OF_A_RUN = 32
 """Questions that a run has in flight unless it says otherwise."""
+
+
+def takes_arguments_of(
+    method: Callable[Concatenate[Any, P], Candidates],
+) -> Callable[[Callable[..., Answer]], Callable[Concatenate[Any, P], Answer]]:
+    """Give a coroutine function the signature of a method, which names the parameters."""
+
+    def decorate(function: Callable[..., Answer]) -> Callable[Concatenate[Any, P], Answer]:
+        vars(function)["__signature__"] = inspect.signature(method)
+        return cast("Callable[Concatenate[Any, P], Answer]", function)
+
+    return decorate
 
 
 class VllmEngine(Engine):
@@ -99,6 +104,7 @@ class VllmEngine(Engine):
         )
         self.prompter.check_can_ask()
         self.prompts = Prompts(client, self.prompter)
+        self._requests = _Requests(self)
         self.end_tokens = first_end_tokens(
             model.try_get_generation_config().get("eos_token_id"),
             self.config.get_text_config(decoder=True).eos_token_id,
@@ -108,7 +114,6 @@ class VllmEngine(Engine):
         return f"VllmEngine({self.name!r}, {self.family.name}, {self.client.workers.backend})"
 
     def close(self) -> None:
-        """End vLLM's processes; an engine that nobody holds any more does so by itself."""
         self.client.close()
 
     def identity(self) -> Identity:
@@ -126,162 +131,60 @@ class VllmEngine(Engine):
             versions=found | {"vllm": self._vllm},
         )
 
-    def sample(
-        self,
-        image: Images = None,
-        question: str | None = None,
-        n: int = 25,
-        *,
-        messages: Messages | None = None,
-        video: VideoLike | None = None,
-        source: SourceLike = None,
-        temperature: float = 1.2,
-        top_p: float = 0.9,
-        top_k: int | None = None,
-        max_new_tokens: int = 256,
-        stop: str | Sequence[str] | None = None,
-        seed: int | None = None,
-        keep_end: bool = False,
-        by_layer: bool = False,
-        prune: Prune = None,
-        top_log_probs: int = 0,
-        listen: Listener | None = None,
-        progress: Progress | None = None,
-    ) -> Candidates:
-        # One request for all n; listeners hear in the thread that calls.
-        asked: dict[str, Any] = {k: v for k, v in locals().items() if k != "self"}
-        calls = None if listen is None and progress is None else CallbackBridge()
-        return self.client.run(self._question(asked, calls).answer(), calls)
+    def _sample(self, request: SampleRequest) -> Candidates:
+        # One request for all n; listeners are called in the caller's thread.
+        calls = CallbackBridge() if _has_callbacks(request) else None
+        return self.client.run(self._question(request, calls).answer(), calls)
 
-    async def asample(
-        self,
-        image: Images = None,
-        question: str | None = None,
-        n: int = 25,
-        *,
-        messages: Messages | None = None,
-        video: VideoLike | None = None,
-        source: SourceLike = None,
-        temperature: float = 1.2,
-        top_p: float = 0.9,
-        top_k: int | None = None,
-        max_new_tokens: int = 256,
-        stop: str | Sequence[str] | None = None,
-        seed: int | None = None,
-        keep_end: bool = False,
-        by_layer: bool = False,
-        prune: Prune = None,
-        top_log_probs: int = 0,
-        listen: Listener | None = None,
-        progress: Progress | None = None,
-    ) -> Candidates:
+    @takes_arguments_of(Engine.sample)
+    async def asample(self, *args: Any, **kwargs: Any) -> Candidates:
         """`sample`, with the same arguments, for a coroutine of whatever event loop.
 
-        Cancelled, it is given up in vLLM.
+        If it is cancelled, vLLM drops the request.
         """
-        asked: dict[str, Any] = {k: v for k, v in locals().items() if k != "self"}
-        calls = None if listen is None and progress is None else AsyncCallbackBridge()
-        return await self.client.from_any_loop(self._question(asked, calls).answer(), calls)
+        request = cast("SampleRequest", self._requests.sample(*args, **kwargs))
+        calls = AsyncCallbackBridge() if _has_callbacks(request) else None
+        return await self.client.from_any_loop(self._question(request, calls).answer(), calls)
 
-    def _question(self, asked: Mapping[str, Any], calls: CallbackBridge | None) -> Question:
-        """What `sample` is asked, if it can be answered."""
-        draw = draw_of(**{one.name: asked[one.name] for one in fields(Draw)})
-        rule = pruning_of(asked["prune"], draw.n, self.family.defaults)
-        check_top(asked["top_log_probs"], int(self.client.llm.model_config.get_vocab_size()))
-        wish = Wish(**{one.name: asked[one.name] for one in fields(Wish)})
-        conversation = Conversation.of(
-            asked["image"], asked["question"], asked["messages"], asked["video"]
+    def _question(self, request: SampleRequest, calls: CallbackBridge | None) -> Question:
+        check_top(request.record.top_log_probs, int(self.client.llm.model_config.get_vocab_size()))
+        rule = request.steering
+        assert not isinstance(rule, Search)
+        return Question(
+            self,
+            request.conversation,
+            request.source,
+            request.options,
+            rule,
+            request.record,
+            calls,
         )
-        return Question(self, conversation, asked["source"], draw, rule, wish, calls)
 
-    def sample_many(
-        self,
-        questions: Sequence[Mapping[str, Any]],
-        *,
-        return_exceptions: bool = False,
-        progress: Progress | None = None,
-        **settings: Any,
+    def _sample_many(
+        self, questions: Questions, return_exceptions: bool, progress: Progress | None
     ) -> list[Any]:
         # All of them in flight together.
-        work = (self.asample(**{**settings, **one}) for one in questions)
+        work = (self.asample(**arguments) for arguments in questions)
         return self.client.run(gather_ordered(work, len(questions), return_exceptions, progress))
 
-    def score(
-        self,
-        image: Images = None,
-        question: str | None = None,
-        responses: str | Candidate | Sequence[Response] = (),
-        *,
-        messages: Messages | None = None,
-        video: VideoLike | None = None,
-        source: SourceLike = None,
-        keep_end: bool = False,
-        by_layer: bool = False,
-        progress: Progress | None = None,
-    ) -> Candidates:
+    def _score(self, request: ScoreRequest) -> Candidates:
         # Each response behind the prompt, whose blocks they share.
-        return self.client.run(
-            self.ascore(
-                image,
-                question,
-                responses,
-                messages=messages,
-                video=video,
-                source=source,
-                keep_end=keep_end,
-                by_layer=by_layer,
-                progress=progress,
-            )
-        )
+        return self.client.run(score(self, request))
 
-    async def ascore(
-        self,
-        image: Images = None,
-        question: str | None = None,
-        responses: str | Candidate | Sequence[Response] = (),
-        *,
-        messages: Messages | None = None,
-        video: VideoLike | None = None,
-        source: SourceLike = None,
-        keep_end: bool = False,
-        by_layer: bool = False,
-        progress: Progress | None = None,
-    ) -> Candidates:
+    @takes_arguments_of(Engine.score)
+    async def ascore(self, *args: Any, **kwargs: Any) -> Candidates:
         """`score`, with the same arguments, for a coroutine of whatever event loop."""
-        given = check_responses(responses)
-        check_flag("keep_end", keep_end)
-        check_flag("by_layer", by_layer)
-        conversation = Conversation.of(image, question, messages, video)
-        work = score(self, conversation, source, given, keep_end, by_layer, progress)
-        return await self.client.from_any_loop(work)
+        request = cast("ScoreRequest", self._requests.score(*args, **kwargs))
+        return await self.client.from_any_loop(score(self, request))
 
-    def generate(
-        self,
-        image: Images = None,
-        prompts: str | Sequence[str] | None = None,
-        *,
-        messages: Messages | None = None,
-        video: VideoLike | None = None,
-        max_new_tokens: int = 256,
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        seed: int = 0,
-    ) -> list[str]:
+    def _generate(self, request: GenerateRequest) -> list[str]:
         # All of them in flight together.
-        check_sampling(1, temperature, top_p, None, max_new_tokens, seed)
-        asked: list[dict[str, Any]] = [{"messages": messages, "image": image, "question": prompts}]
-        if not (isinstance(prompts, str) or prompts is None):
-            if messages is not None:
-                raise TypeError("give either an image and prompts, or messages, not both")
-            several = check_texts("prompts", prompts)
-            asked = [{"image": image, "question": one} for one in several]
-        draw = draw_of(1, temperature, top_p, None, max_new_tokens, None, seed)
         work = (
-            Question(self, Conversation.of(**one, video=video), "none", draw).answer()
-            for one in asked
+            Question(self, conversation, "none", request.options).answer()
+            for conversation in request.conversations
         )
-        found = self.client.run(gather_ordered(work, len(asked)))
-        return [self._plain(candidates) for candidates in found]
+        answers = self.client.run(gather_ordered(work, len(request.conversations)))
+        return [self._plain(candidates) for candidates in answers]
 
     def _plain(self, candidates: Candidates) -> str:
         """The one answer, without special tokens."""
@@ -289,7 +192,7 @@ class VllmEngine(Engine):
         text: str = self.prompter.tokenizer.decode(ids, skip_special_tokens=True)
         return text.strip()
 
-    def check(self, progress: Progress | None = None) -> CheckReport:
+    def _check(self, progress: Progress | None) -> CheckReport:
         # The tap against a plain computation, in the workers.
         from lookback.engines.vllm.client.scoring import check
 
@@ -300,3 +203,23 @@ def _device() -> str:
     from vllm.platforms import current_platform
 
     return str(current_platform.device_type)
+
+
+class _Requests(Engine):
+    """Validates arguments as an engine does, and returns the request in place of the answer."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.name, self.family, self.abilities = engine.name, engine.family, engine.abilities
+
+    def identity(self) -> Identity:
+        raise NotImplementedError
+
+    def _sample(self, request: SampleRequest) -> Any:
+        return request
+
+    def _score(self, request: ScoreRequest) -> Any:
+        return request
+
+
+def _has_callbacks(request: SampleRequest) -> bool:
+    return request.record.listen is not None or request.record.progress is not None

@@ -18,7 +18,7 @@ from lookback.engines.common.logits import draw, likeliest, next_token_probs, st
 from lookback.engines.transformers.decoding.prefix import Prefix, SharedCache
 
 MULTIPLE = 8
-"""A batch has a multiple of so many rows, some of which may be nobody's.
+"""A batch has a multiple of so many rows, some of which may have no continuation.
 
 A CPU's product of matrices adds up in another order where there are fewer rows than its kernel
 takes at a time. With whole eights a continuation's numbers are the same to the last bit whoever
@@ -35,8 +35,9 @@ class Rows:
 
     Args:
         prefix: the prompt.
-        room: for the signals of n continuations and of nobody, (numbers, 1 + n, steps).
-        looks: how many numbers a token's attention leaves.
+        signals: room for those of rows without a continuation, and of n continuations,
+            (numbers, 1 + n, steps).
+        shares: how many shares of attention a token has.
         seed: of the random numbers.
         forward: sends tokens through the model.
         top: how many of the likeliest tokens of each step to keep.
@@ -45,27 +46,27 @@ class Rows:
     def __init__(
         self,
         prefix: Prefix,
-        room: Tensor,
-        looks: int,
+        signals: Tensor,
+        shares: int,
         seed: int,
         forward: Forward,
         top: int = 0,
     ) -> None:
-        n = room.shape[1] - 1
+        n = signals.shape[1] - 1
         size = _whole(n)
         self._seed, self._forward = seed, forward
-        self._signals = room  # of nobody first: what rows without a continuation say
+        self._signals = signals
         self._top: tuple[Tensor, Tensor] | None = None
         if top:
-            kept = room.new_zeros(*room.shape[1:], top)
+            kept = signals.new_zeros(*signals.shape[1:], top)
             self._top = kept.long(), kept
-        self._uniform = torch.zeros_like(room[0])
+        self._uniform = torch.zeros_like(signals[0])
         self._uniform[1:] = self._streams(0, n)
         self._cache = SharedCache(prefix, size)
         self._logits = prefix.logits.expand(size, -1)
-        self._lookback = prefix.lookback[:looks].expand(-1, size, 1)
+        self._lookback = prefix.lookback[:shares].expand(-1, size, 1)
         self._token = torch.empty(0)
-        self._fresh: list[Tensor] = []  # tokens that nobody has looked at
+        self._fresh: list[Tensor] = []  # tokens that were not read yet
         self._set([*range(n), *[None] * (size - n)])
         self.steps = 0
 
@@ -74,14 +75,14 @@ class Rows:
         return torch.from_numpy(streams(self._seed, n, steps, first)).to(self._uniform)
 
     def _set(self, numbers: list[int | None]) -> None:
-        """Say whose the rows are."""
+        """Assign rows to continuations."""
         self._numbers = numbers
         places = [0 if number is None else 1 + number for number in numbers]
         self._index = torch.tensor(places, device=self._signals.device)
 
     @property
     def fresh(self) -> int:
-        """How many tokens of each continuation nobody has looked at."""
+        """How many tokens of each continuation were not read yet."""
         return len(self._fresh)
 
     def draw(self, temperature: float, top_p: float, top_k: int | None) -> None:
@@ -89,8 +90,7 @@ class Rows:
         probs = next_token_probs(self._logits, temperature, top_p, top_k)
         self._token = draw(probs, self._uniform[self._index, self.steps])
         stats = token_stats(self._logits, self._token)
-        found = stack_signals(stats, self._lookback[..., 0])
-        self._signals[:, self._index, self.steps] = found
+        self._signals[:, self._index, self.steps] = stack_signals(stats, self._lookback[..., 0])
         if self._top is not None:
             for kept, new in zip(
                 self._top, likeliest(self._logits, self._top[0].shape[-1]), strict=True
@@ -99,8 +99,8 @@ class Rows:
         self._fresh.append(self._token)
         self.steps += 1
 
-    def look(self) -> list[list[int]]:
-        """The tokens that nobody has looked at of each continuation, in the order of the rows.
+    def read(self) -> list[list[int]]:
+        """Return the tokens of each continuation that were not read yet, in the rows' order.
 
         Raises:
             FloatingPointError: the signals of one are not finite.
@@ -116,9 +116,9 @@ class Rows:
         return list(tokens.tolist())
 
     def arrange(self, numbers: Sequence[int], parents: Mapping[int, int] | None = None) -> None:
-        """Go on with these continuations; a new one of them begins where its parent is.
+        """Continue with these continuations; a new one of them begins where its parent is.
 
-        The order of those that were there must be the same as before.
+        Those that were there must be in the same order as before.
         """
         row = {number: row for row, number in enumerate(self._numbers) if number is not None}
         size = _whole(len(numbers))
@@ -151,12 +151,12 @@ class Rows:
         self._logits = logits[:, -1]
 
     def signals(self) -> NDArray[np.float32]:
-        """What was recorded of each continuation, (numbers, n, steps), beyond its end too."""
-        found: NDArray[np.float32] = self._signals[:, 1:].cpu().numpy()
-        return found
+        """Return what was recorded of each, (numbers, n, steps), beyond its end too."""
+        signals: NDArray[np.float32] = self._signals[:, 1:].cpu().numpy()
+        return signals
 
     def top(self) -> Likeliest | None:
-        """The likeliest tokens of each continuation's steps, if any were to be kept."""
+        """Return the likeliest tokens of each continuation's steps, if any were to be kept."""
         if self._top is None:
             return None
         return Likeliest(*(kept[1:].cpu().numpy() for kept in self._top))

@@ -1,9 +1,9 @@
-"""How a model must be sent on after a prompt, found by trying: nothing else tells it.
+"""How continuations must go through a model, detected by trying.
 
-Most go on by any number of tokens and count positions by their cache. Some drop a recurrent state
-when several tokens come at once, some begin to count at 0 again unless they are told. So, once per
-model, a few words are put through in each way and compared with the model's own generation of the
-very same words; the first way that agrees is taken, and a model that never agrees is refused.
+Most models take any number of tokens and count positions by their cache. Some drop a recurrent
+state when several tokens come at once, some count from 0 again without `position_ids`. So, once per
+model, a few tokens go through it in each mode and are compared with the model's own generation of
+the same tokens; the first mode that agrees is taken, and a model that never agrees is refused.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from transformers import PreTrainedModel
 from lookback.engines import UnsupportedModelError
 from lookback.engines.common.compat import alone_settings, uncompiled
 from lookback.engines.transformers.attention.tap import reading
-from lookback.engines.transformers.decoding.session import borrowed
+from lookback.engines.transformers.decoding.session import exclusive
 
 PROMPT, RESPONSE = 7, 5
 """How many tokens are tried."""
 
 
-class Habits(NamedTuple):
+class DecodeMode(NamedTuple):
     """How continuations go through a model.
 
     Attributes:
@@ -37,16 +37,16 @@ class Habits(NamedTuple):
     positions: bool = False
 
 
-Try = Callable[[Habits, list[int], list[int]], Tensor]
-"""Log-probabilities (T, V) of a response's rows after a prompt, sent through in one way."""
+Try = Callable[[DecodeMode, list[int], list[int]], Tensor]
+"""Returns log-probabilities (T, V) of a response's rows after a prompt, in one mode."""
 
 
-def find_habits(model: PreTrainedModel, attempt: Try, fallback: Habits) -> Habits:
-    """The first way of going on that agrees with the model's own generation.
+def detect_decode_mode(model: PreTrainedModel, attempt: Try, fallback: DecodeMode) -> DecodeMode:
+    """Return the first mode that agrees with the model's own generation.
 
     Args:
         model: the model, in evaluation mode.
-        attempt: sends a response through in a given way.
+        attempt: sends a response through in a given mode.
         fallback: for models that cannot be asked without an image.
 
     Raises:
@@ -58,34 +58,38 @@ def find_habits(model: PreTrainedModel, attempt: Try, fallback: Habits) -> Habit
     if expected is None:
         return _unchecked(model, attempt, fallback, prompt, response)
     good, bearable = _tolerances(model.dtype)
-    found: dict[Habits, float] = {}
+    distances: dict[DecodeMode, float] = {}
     failure: Exception | None = None
     for stepwise, positions in product((False, True), repeat=2):
-        habits = Habits(stepwise, positions)
+        mode = DecodeMode(stepwise, positions)
         try:
-            found[habits] = _distance(attempt(habits, prompt, response), expected)
+            distances[mode] = _distance(attempt(mode, prompt, response), expected)
         except UnsupportedModelError:
             raise
         except Exception as error:  # whatever a model raises says that it cannot go this way
             failure = failure or error
             continue
-        if found[habits] <= good:
-            return habits
-    best = min(found, key=lambda habits: found[habits], default=None)
-    if best is not None and found[best] <= bearable:
+        if distances[mode] <= good:
+            return mode
+    best = min(distances, key=lambda mode: distances[mode], default=None)
+    if best is not None and distances[best] <= bearable:
         return best
     if best is None:
         raise _stuck(model, failure) from failure
     raise UnsupportedModelError(
         f"{type(model).__name__} goes on after a prompt in a way that LookBack does not know: its "
-        f"log p is off by {found[best]:.2g} from the model's own generation"
+        f"log p is off by {distances[best]:.2g} from the model's own generation"
     )
 
 
 def _unchecked(
-    model: PreTrainedModel, attempt: Try, fallback: Habits, prompt: list[int], response: list[int]
-) -> Habits:
-    """The fallback, unless a model that takes words alone does not take them with a cache."""
+    model: PreTrainedModel,
+    attempt: Try,
+    fallback: DecodeMode,
+    prompt: list[int],
+    response: list[int],
+) -> DecodeMode:
+    """Return the fallback, unless a model that takes text alone does not take it with a cache."""
     try:
         attempt(fallback, prompt, response)
     except UnsupportedModelError:
@@ -98,7 +102,7 @@ def _unchecked(
 
 def _takes_words(model: PreTrainedModel, prompt: list[int]) -> bool:
     try:
-        with borrowed(model), uncompiled(model), reading(None), torch.no_grad():
+        with exclusive(model), uncompiled(model), reading(None), torch.no_grad():
             model(input_ids=torch.tensor([prompt], device=model.device), use_cache=False)
     except Exception:
         return False
@@ -114,7 +118,7 @@ def _stuck(model: PreTrainedModel, error: Exception | None) -> UnsupportedModelE
 
 
 def _words(model: PreTrainedModel) -> list[int]:
-    """Token ids from all over the vocabulary, but for those that a config names."""
+    """Return token ids from all over the vocabulary, except those that a config names."""
     vocab = int(model.config.get_text_config(decoder=True).vocab_size)
     named = set(_token_ids(model.config.to_dict()))
     plain = [token for token in range(vocab) if token not in named]
@@ -134,13 +138,13 @@ def _token_ids(config: dict[str, Any]) -> list[int]:
 
 
 def _generated(model: PreTrainedModel, prompt: list[int], response: list[int]) -> Tensor | None:
-    """Log-probabilities (T, V) of the model's own generation, which is made to say the response.
+    """Return log-probabilities (T, V) of the model's own generation, forced to the response.
 
     None for a model that cannot be asked this way.
     """
     said = [*prompt, *response]
     try:
-        with borrowed(model), uncompiled(model), reading(None), torch.no_grad():
+        with exclusive(model), uncompiled(model), reading(None), torch.no_grad():
             out = type(model).generate(
                 model,
                 input_ids=torch.tensor([prompt], device=model.device),
@@ -161,11 +165,11 @@ def _generated(model: PreTrainedModel, prompt: list[int], response: list[int]) -
 
 
 def _tolerances(dtype: torch.dtype) -> tuple[float, float]:
-    """Mean differences of log p: what is rounding, and what is at least no other computation."""
+    """Return mean differences of log p: up to rounding, and up to what is still acceptable."""
     return (0.01, 0.02) if torch.finfo(dtype).bits >= 32 else (0.1, 0.25)
 
 
 def _distance(one: Tensor, other: Tensor) -> float:
-    """The mean difference; tokens that both rule out agree."""
+    """Return the mean difference; tokens that both rule out agree."""
     apart = (one - other.to(one.device)).abs()
     return float(apart.masked_fill(one == other.to(one.device), 0.0).nan_to_num(torch.inf).mean())

@@ -1,4 +1,4 @@
-"""Whether a model is still the one it was: if not, what was kept of its passes is of no use.
+"""Detect that a model was changed, which makes the keys that were kept of its passes wrong.
 
 Weights can be written in ways that torch does not count (`.data`, fused optimizers, NumPy), and to
 read them all takes longer than a step of decoding. So what is compared is cheap to read: which
@@ -24,34 +24,32 @@ _SCALARS = frozenset({bool, int, float, str})
 
 
 class ChangeDetector:
-    """Notices that a model was changed.
+    """Detects changes of one model.
 
-    It does not notice weights that were written past torch's count (see above) where none of the
-    numbers that are compared changed: when a few rows of an embedding are set through `.data`.
+    It misses weights that were written past torch's count (see above) where none of the numbers
+    that are compared changed: when a few rows of an embedding are set through `.data`.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
         self._model = model
-        self._last = _Look(model)
+        self._last = _Snapshot(model)
 
     def changed(self) -> bool:
-        """Whether it was, since the last call or since this was made."""
-        before, self._last = self._last, _Look(self._model)
+        """Whether the model was changed since the last call, or since this was made."""
+        before, self._last = self._last, _Snapshot(self._model)
         return not self._last.equals(before)
 
 
-class _Look:
-    """What a model looks like now."""
-
+class _Snapshot:
     def __init__(self, model: PreTrainedModel) -> None:
         tensors: dict[int, Tensor] = {}
         configs: dict[int, PretrainedConfig] = {}
         self.settings: list[Any] = []
         for module in model.modules():
             held = vars(module)
-            for one in (*held["_parameters"].values(), *held["_buffers"].values()):
-                if one is not None:
-                    tensors[id(one)] = one
+            for tensor in (*held["_parameters"].values(), *held["_buffers"].values()):
+                if tensor is not None:
+                    tensors[id(tensor)] = tensor
             config = held.get("config")
             if isinstance(config, PretrainedConfig):
                 configs[id(config)] = config
@@ -62,12 +60,11 @@ class _Look:
             self.settings += _settings((k, v) for k, v in held.items() if k not in _OF_TORCH)
         for config in configs.values():
             self.settings += _settings(vars(config).items())
-        self.tensors = [ref(one) for one in tensors.values()]
-        self.marks = [_mark(one) for one in tensors.values()]
+        self.tensors = [ref(tensor) for tensor in tensors.values()]
+        self.marks = [_mark(tensor) for tensor in tensors.values()]
         self.numbers = _numbers(tensors.values())
 
-    def equals(self, other: _Look) -> bool:
-        """Whether nothing differs."""
+    def equals(self, other: _Snapshot) -> bool:
         return (
             self.marks == other.marks
             and all(a() is b() for a, b in zip(self.tensors, other.tensors, strict=True))
@@ -77,27 +74,27 @@ class _Look:
 
 
 def _settings(items: Iterable[tuple[Any, Any]]) -> list[Any]:
-    """Names and values of what are settings, containers of settings or functions, in a row.
+    """Return names and values of settings, containers of settings and functions, in a row.
 
-    Not of tensors, of None (what a prompt leaves is a tensor or None) and of other objects.
+    Not of tensors, None (what a prompt leaves is a tensor or None) and other objects.
     """
-    found: list[Any] = []
+    values: list[Any] = []
     for name, value in items:
         if type(value) in _SCALARS or isinstance(value, (int, float, str)):
-            found += (name, value)
+            values += (name, value)
         elif isinstance(value, dict):
-            found += (name, _settings(value.items()))
+            values += (name, _settings(value.items()))
         elif isinstance(value, (list, tuple)):
-            found += (name, _settings(enumerate(value)))
+            values += (name, _settings(enumerate(value)))
         elif isinstance(value, (set, frozenset)):
-            found += (name, frozenset(value))
+            values += (name, frozenset(value))
         elif callable(value) and not isinstance(value, (torch.nn.Module, PretrainedConfig)):
-            found += (name, value)
-    return found
+            values += (name, value)
+    return values
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether its numbers are where it says they are."""
+    """Whether a tensor's numbers are where it says they are."""
     plain = type(tensor) in (Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
     return plain and not tensor.is_meta
 
@@ -109,13 +106,15 @@ def _mark(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def _numbers(tensors: Iterable[Tensor]) -> dict[Any, Tensor]:
-    """Some numbers of each tensor, as bytes (NaN is equal to itself), those of a kind together."""
-    found: dict[Any, list[Tensor]] = {}
-    for one in filter(_is_plain, tensors):
-        if one.is_contiguous() and one.numel() > PLACES * RUN:
-            step = (one.numel() - RUN) // (PLACES - 1) - 1 | 1  # odd: not always the same columns
-            some = one.detach().as_strided((PLACES, RUN), (step, 1))
+    """Return some numbers of each tensor, as bytes (NaN equals itself), by device and dtype."""
+    samples: dict[Any, list[Tensor]] = {}
+    for tensor in filter(_is_plain, tensors):
+        if tensor.is_contiguous() and tensor.numel() > PLACES * RUN:
+            step = (tensor.numel() - RUN) // (
+                PLACES - 1
+            ) - 1 | 1  # odd: not always the same columns
+            sample = tensor.detach().as_strided((PLACES, RUN), (step, 1))
         else:
-            some = one.detach().flatten()
-        found.setdefault((one.device, one.dtype, some.ndim), []).append(some)
-    return {kind: torch.cat(some).view(torch.uint8) for kind, some in found.items()}
+            sample = tensor.detach().flatten()
+        samples.setdefault((tensor.device, tensor.dtype, sample.ndim), []).append(sample)
+    return {kind: torch.cat(group).view(torch.uint8) for kind, group in samples.items()}

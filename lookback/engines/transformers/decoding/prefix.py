@@ -10,26 +10,75 @@ two. In every layer the prompt's source keys come first, so that they are one sl
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Cache
+from transformers import Cache, DynamicCache, PreTrainedModel
 
 from lookback.engines import UnsupportedModelError
 from lookback.engines.common.compat import (
     DynamicLayer,
+    DynamicSlidingWindowLayer,
     HybridLayer,
+    HybridSlidingLayer,
     StateLayer,
     causal_mask_function,
     sdpa_mask,
 )
 from lookback.engines.transformers.attention.partial import Part, attend, blend, join
 from lookback.engines.transformers.attention.tap import Call, Reader
-from lookback.engines.transformers.decoding.kv_cache import KEYED, check_layers
 from lookback.engines.transformers.decoding.session import State
+from lookback.engines.transformers.support import text_config
+
+KEYED = (DynamicLayer, HybridLayer)
+"""Layers that keep every key, alone or beside a state."""
+
+
+def prompt_cache(model: PreTrainedModel) -> DynamicCache:
+    """Return an empty cache for one prompt.
+
+    Windows are the mask's business: layers that slide keep every key here, so that continuations
+    can share them.
+
+    Raises:
+        UnsupportedModelError: the model has a cache layer of its own, or a kind without any.
+    """
+    try:
+        cache = DynamicCache(config=text_config(model))
+    except KeyError as error:
+        raise UnsupportedModelError(
+            f"{type(model).__name__} has layers of the kind {error}, for which transformers has no "
+            "cache: its responses cannot continue after their prompt"
+        ) from None
+    cache.layers = [_unwindowed(layer) for layer in cache.layers]
+    check_layers(cache.layers)
+    return cache
+
+
+def check_layers(layers: list[Any]) -> None:
+    """Raise UnsupportedModelError if a layer of a cache is of a class that is not understood."""
+    for layer in layers:
+        if type(layer) not in (*KEYED, StateLayer):
+            raise UnsupportedModelError(
+                f"the keys of a {type(layer).__name__} cannot be shared between continuations: "
+                "what such a cache layer keeps is not known to LookBack"
+            )
+
+
+def has_state(layers: list[Any]) -> bool:
+    """Whether a layer keeps a state (convolution, linear attention), with or without keys."""
+    return any(type(layer) in (StateLayer, HybridLayer) for layer in layers)
+
+
+def _unwindowed(layer: Any) -> Any:
+    if type(layer) is DynamicSlidingWindowLayer:
+        return DynamicLayer()
+    if type(layer) is HybridSlidingLayer:
+        return HybridLayer(number_of_states=layer.number_of_states)
+    return layer
 
 
 @dataclass
@@ -61,7 +110,6 @@ class Prefix:
 
     @property
     def length(self) -> int:
-        """The number of prompt tokens, source tokens included."""
         return len(self.order)
 
     @classmethod
@@ -89,7 +137,7 @@ class Prefix:
         return cls(list(cache.layers), order, int(source.sum()), int(ids[-1]), logits, lookback)
 
     def without_last(self) -> Prefix:
-        """The same prompt without its last token, so that this token's row can be computed again.
+        """Return the prompt without its last token, so that this row can be computed again.
 
         Raises:
             UnsupportedModelError: a layer keeps a state instead of keys, or the prompt ends with a
@@ -124,14 +172,13 @@ class SharedLayer(DynamicLayer):
         self.values: Any = None
 
     def lazy_initialization(self, key_states: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Called by `update` when the first keys arrive."""
         self.dtype, self.device = key_states.dtype, key_states.device
         self.is_initialized = True
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Append, and return the continuations' keys and values, without the prompt's."""
+        """Append; return the continuations' keys and values, without the prompt's."""
         self.lazy_initialization(key_states)
         self.keys = self._append(self.keys, key_states)
         self.values = self._append(self.values, value_states)
@@ -153,15 +200,14 @@ class SharedLayer(DynamicLayer):
         return buffer
 
     def get_seq_length(self) -> int:
-        """Prompt and continuation together: positions go on after the prompt."""
+        # Prompt and continuation together: positions continue after the prompt.
         return self.prefix.get_seq_length() + self.length
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Masks cover the whole context, prompt first."""
+        # Masks cover the whole context, prompt first.
         return self.get_seq_length() + query_length, 0
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Keep these continuations, in this order."""
         if self.length:
             kept = beam_idx.to(self.keys.device)  # layers may live on several devices
             self.keys = self.keys[kept, :, : self.length]
@@ -179,11 +225,10 @@ class SharedHybridLayer(StateLayer, SharedLayer):
         StateLayer.reorder_cache(self, torch.zeros(n, dtype=torch.long))
 
     def lazy_initialization(self, *args: Any, **kwargs: Any) -> None:
-        """Keys come by position, states by name."""
+        # Keys come by position, states by name.
         (SharedLayer if args else StateLayer).lazy_initialization(self, *args, **kwargs)
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Keep these continuations, in this order."""
         SharedLayer.reorder_cache(self, beam_idx)
         StateLayer.reorder_cache(self, beam_idx)
 
@@ -197,7 +242,7 @@ class SharedCache(Cache):
         self.fed = 0  # tokens of each continuation that went through the model
 
     def next_positions(self, ids: Tensor) -> Tensor:
-        """Where the next tokens (n, R) stand, as `position_ids`."""
+        """Return `position_ids` of the next tokens (n, R)."""
         start = self.prefix.positions
         if start is None:
             start = torch.full((1, 1), self.prefix.length, device=ids.device)
@@ -227,7 +272,7 @@ class SharedPrefix(Reader):
             measured against.
         hidden: (n, source), the source tokens, in the prefix's order, that each continuation may
             not look at.
-        by_layer: tell each layer's own share too.
+        by_layer: keep each layer's own share too.
     """
 
     watches = False
@@ -248,14 +293,14 @@ class SharedPrefix(Reader):
         self._folded: dict[Any, tuple[Tensor, Tensor]] = {}
 
     def mask(self, base: Callable[..., Any], **kwargs: Any) -> Tensor | None:
-        """None for the plain causal mask (`attend` does it without one), else a boolean mask."""
+        """Return None for the plain causal mask (`attend` needs none), else a boolean mask."""
         self._folded.clear()
         if kwargs.get("mask_function") is causal_mask_function and not _hides(kwargs):
             return None
         return sdpa_mask(**(kwargs | {"allow_is_causal_skip": False}))
 
     def attend(self, call: Call) -> tuple[Tensor, Tensor | None]:
-        """The join of both parts; the model's own function is not called."""
+        """Return the join of both parts; the model's own function is not called."""
         query, key, mask = call.query, call.key, call.mask
         prompt = getattr(key, "lookback_prefix", None)
         if prompt is None:
@@ -299,11 +344,7 @@ class SharedPrefix(Reader):
         return out.to(query.dtype).permute(0, 3, 1, 2, 4).flatten(2, 3).contiguous(), None
 
     def _check_mask(self, call: Call) -> None:
-        """Only the masks that `mask` makes are understood: a model may put others in their place.
-
-        Raises:
-            UnsupportedModelError: this is another one.
-        """
+        """Raise UnsupportedModelError if the model put its own mask in the place of `mask`'s."""
         mask, keys = call.mask, self.prefix.length + call.key.shape[2]
         if mask is not None and (
             mask.dtype != torch.bool or mask.shape[1:] != (1, call.query.shape[2], keys)
@@ -330,14 +371,14 @@ class SharedPrefix(Reader):
         return attend(query, key, value, scale=scale, softcap=softcap, mask=own, causal=causal)
 
     def _fold_shown(self, query: Tensor, kv_heads: int) -> Tensor:
-        """Which source keys each row may look at, folded as the query is."""
+        """Return which source keys each row may look at, folded as the query is."""
         assert self.hidden is not None
         n, heads, rows, _ = query.shape
         shown = ~self.hidden.to(query.device)[:, None, None]
         return shown.expand(n, heads // kv_heads, rows, -1).reshape(1, 1, -1, self.prefix.source)
 
     def _fold_mask(self, mask: Tensor, query: Tensor, kv_heads: int) -> Tensor:
-        """The mask of the prompt's keys, folded as the query is. Layers share masks: keep it."""
+        """Return the mask of the prompt's keys, folded as the query is. Layers share masks."""
         if id(mask) not in self._folded:
             n, heads, rows, _ = query.shape
             order = self.prefix.order.to(mask.device)
@@ -348,11 +389,7 @@ class SharedPrefix(Reader):
 
 
 def _check_types(call: Call) -> None:
-    """Check that a layer attends in one data type.
-
-    Raises:
-        UnsupportedModelError: it does not.
-    """
+    """Raise UnsupportedModelError if a layer attends in several data types."""
     if not call.query.dtype == call.key.dtype == call.value.dtype:
         tensors = (call.query, call.key, call.value)
         types = [str(one.dtype).removeprefix("torch.") for one in tensors]
@@ -381,3 +418,48 @@ def unfold(x: Tensor, rows: int, heads: int) -> Tensor:
     """(1, H_kv, n * g * R, ...) to (n, H_kv, g, R, ...): a view."""
     groups = heads // x.shape[1]
     return x[0].unflatten(1, (-1, groups, rows)).transpose(0, 1)
+
+
+def without_padding(inputs: Mapping[str, Any], source: Tensor) -> tuple[dict[str, Any], Tensor]:
+    """Return a prompt's inputs, and the mask of its source (P,), without padding at either end.
+
+    Causal decoders see the rest as if the padding had never been there: generation counts their
+    positions without it.
+
+    Raises:
+        ValueError: the attention mask does more than pad, or pads source tokens.
+    """
+    ids: Tensor = inputs["input_ids"]
+    mask = inputs.get("attention_mask")
+    if mask is None:
+        return dict(inputs), source
+    if mask.shape != ids.shape:
+        raise ValueError(
+            f"attention_mask has the shape {tuple(mask.shape)}, the prompt's tokens "
+            f"{tuple(ids.shape)}: only a mask of padding is understood"
+        )
+    seen = mask[0].bool()
+    if seen.all():
+        return dict(inputs), source
+    places = seen.nonzero()[:, 0]
+    if not len(places):
+        raise ValueError("attention_mask hides the whole prompt: nothing is asked")
+    first, last = int(places[0]), int(places[-1]) + 1
+    if last - first != len(places):
+        raise ValueError(
+            "attention_mask hides tokens inside the prompt: leave them out, only padding before "
+            "and after it is understood"
+        )
+    if source.to(seen.device)[~seen].any():
+        raise ValueError("attention_mask hides source tokens: they are padding or source, not both")
+    kept = slice(first, last)
+    return {name: _cut(name, value, ids, kept) for name, value in inputs.items()}, source[kept]
+
+
+def _cut(name: str, value: Any, ids: Tensor, kept: slice) -> Any:
+    """Cut the padding's values from what has one value per token."""
+    if not isinstance(value, Tensor):
+        return value
+    if value.shape == ids.shape or (name == "position_ids" and value.shape[-1] == ids.shape[1]):
+        return value[..., kept]
+    return value

@@ -1,10 +1,17 @@
-"""The prompts that were asked last, kept for those that ask the same or begin as they do."""
+"""The prefix cache: prompts that were asked last, kept for those that ask the same or begin alike.
+
+A prompt that begins as a kept one takes over the keys of the common part (`extend_prefix`). That is
+sound only for a decoder whose tokens look back alone and leave keys, and nothing else, behind.
+Models known to be otherwise are refused by their kind; and for each model the first result is
+compared with that of the plain way (`agree`).
+"""
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,17 +20,27 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from lookback.engines.transformers.decoding.kv_cache import without_padding
+from lookback.engines.base import PREFIX_BYTES
+from lookback.engines.common.compat import DynamicLayer
+from lookback.engines.transformers.attention.tap import reading
+from lookback.engines.transformers.decoding.decoder import Decoder, RotationError
 from lookback.engines.transformers.decoding.model_changes import ChangeDetector
-from lookback.engines.transformers.decoding.passes import Passes, RotationError
-from lookback.engines.transformers.decoding.prefix import Prefix
-from lookback.engines.transformers.decoding.prefix_reuse import agree, go_on, may_share
+from lookback.engines.transformers.decoding.prefix import (
+    KEYED,
+    Prefix,
+    SharedCache,
+    SharedPrefix,
+    without_padding,
+)
+from lookback.engines.transformers.decoding.session import State, snapshot
+from lookback.engines.transformers.support import text_config
 
-BYTES = 2**30
-"""Memory for the keys that are kept, unless another limit is given."""
-
+BOTH_WAYS = ("paligemma",)
+"""Models whose prompt looks both ways: what an image's keys are depends on the question."""
+BY_LENGTH = ("dynamic", "longrope")
+"""Kinds of rotary positions that turn all keys by the length of the whole prompt."""
 _SOUND: WeakKeyDictionary[PreTrainedModel, bool] = WeakKeyDictionary()
-"""Of each model, whether going on from a common part was found to agree with the plain way."""
+"""Of each model, whether continuing a common part was found to agree with the plain way."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +61,6 @@ class Prompt:
 
     @classmethod
     def of(cls, inputs: Mapping[str, Any], source: Tensor) -> Prompt:
-        """Of what a processor made, without padding."""
         shape = inputs["input_ids"].shape
         rows, others = {}, {}
         for name, value in inputs.items():
@@ -57,15 +73,14 @@ class Prompt:
         return cls(inputs["input_ids"][0].tolist(), source.tolist(), rows, others)
 
     def equals(self, other: Prompt) -> bool:
-        """Whether it is the same in everything."""
         lengths = {len(self.ids), len(other.ids), self._common(other)}
         return self.source == other.source and len(lengths) == 1
 
     def shared_with(self, kept: Prompt, media: Sequence[int]) -> int:
-        """How many of its first tokens can be taken over from a prompt that is kept; 0 if none.
+        """Return how many of its first tokens can be taken over from a prompt that is kept.
 
         All that the vision inputs stand for must be among them, and what follows must be text that
-        goes on as responses do.
+        continues as responses do.
         """
         length = min(self._common(kept), len(self.ids) - 1)
         vision = [i for ids in (self.ids, kept.ids) for i, x in enumerate(ids) if x in media]
@@ -74,8 +89,7 @@ class Prompt:
         return length if all(_plain(name, row, length) for name, row in self.rows.items()) else 0
 
     def _common(self, other: Prompt) -> int:
-        """How many of the first tokens are the same in all that is said of them; 0 if the images,
-        or anything else, are not."""
+        """Return how many first tokens are the same in all rows; 0 if images or others differ."""
         if self.others != other.others or self.rows.keys() != other.rows.keys():
             return 0
         shorter = min(len(self.ids), len(other.ids))
@@ -90,8 +104,7 @@ class Prompt:
 
 
 def _plain(name: str, row: Tensor, length: int) -> bool:
-    """Whether what is said of the tokens from `length` on is what a response's tokens would have:
-    the same of all, or positions one after another."""
+    """Whether a row from `length` on is as a response's: all the same, or positions in a row."""
     rest = row[..., length:]
     if name == "input_ids":
         return True
@@ -101,22 +114,22 @@ def _plain(name: str, row: Tensor, length: int) -> bool:
 
 
 def _mark(value: Any) -> Any:
-    """What is equal for equal values only; of what is not understood, for none."""
+    """Return what is equal for equal values only; for values of unknown kinds, never."""
     if isinstance(value, Tensor):
         raw = value.detach().cpu().contiguous().flatten().view(torch.uint8)
         digest = hashlib.blake2b(raw.numpy().data).digest()
         return str(value.dtype), tuple(value.shape), digest
     if isinstance(value, (list, tuple)):
-        return [_mark(one) for one in value]
+        return [_mark(item) for item in value]
     return value if value is None or type(value) in (bool, int, float, str) else object()
 
 
 @dataclass
-class Prefixes:
-    """The prefixes of the prompts that were asked last; none once the model was changed.
+class PrefixCache:
+    """The prefixes of the last prompts; none once the model was changed.
 
     Attributes:
-        passes: over the model.
+        decoder: the passes over the model.
         media: the ids of image and video placeholders.
         most: how many are kept.
         limit: how many bytes their keys may have together.
@@ -126,10 +139,10 @@ class Prefixes:
         saved: how many tokens did not go through the model.
     """
 
-    passes: Passes
+    decoder: Decoder
     media: Sequence[int]
     most: int
-    limit: int = BYTES
+    limit: int = PREFIX_BYTES
     same: int = 0
     continued: int = 0
     new: int = 0
@@ -139,10 +152,9 @@ class Prefixes:
     _changes: ChangeDetector | None = None
 
     def prefill(self, inputs: Mapping[str, Any], source: Tensor) -> Prefix:
-        """As `Passes.prefill`, where not all may have to go through the model."""
         if self._changes is not None and self._changes.changed():
             self._kept.clear()
-            _SOUND.pop(self.passes.model, None)
+            _SOUND.pop(self.decoder.model, None)
         inputs, source = without_padding(inputs, source)
         prompt = Prompt.of(inputs, source)
         for number, (kept, prefix) in self._kept.items():
@@ -151,15 +163,14 @@ class Prefixes:
                 self.same += 1
                 self.saved += len(prompt.ids)
                 return prefix
-        prefix = self._begun(prompt, inputs, source) or self._whole(inputs, source)
+        prefix = self._extended(prompt, inputs, source) or self._whole(inputs, source)
         if self._changes is None:  # not earlier: a model's first pass may set things up
-            self._changes = ChangeDetector(self.passes.model)
+            self._changes = ChangeDetector(self.decoder.model)
         self._keep(prompt, prefix)
         return prefix
 
     @property
     def bytes(self) -> int:
-        """How many the kept keys have."""
         return sum(size_of(prefix) for _, prefix in self._kept.values())
 
     def __len__(self) -> int:
@@ -167,38 +178,38 @@ class Prefixes:
 
     def _whole(self, inputs: Mapping[str, Any], source: Tensor) -> Prefix:
         self.new += 1
-        return self.passes.prefill(inputs, source)
+        return self.decoder.prefill(inputs, source)
 
-    def _begun(self, prompt: Prompt, inputs: Mapping[str, Any], source: Tensor) -> Prefix | None:
-        """The prefix of a prompt that begins as a kept one, if this model lets it be found so."""
+    def _extended(self, prompt: Prompt, inputs: Mapping[str, Any], source: Tensor) -> Prefix | None:
+        """Return the prefix of a prompt that begins as a kept one, if the model allows it."""
         shared = {i: prompt.shared_with(kept, self.media) for i, (kept, _) in self._kept.items()}
         number = max(shared, key=lambda i: shared[i], default=None)
-        if number is None or not shared[number] or len(prompt.ids) >= self.passes.max_length:
+        if number is None or not shared[number] or len(prompt.ids) >= self.decoder.max_length:
             return None
         length, kept = shared[number], self._kept[number][1]
-        model = self.passes.model
-        if not _SOUND.get(model, True) or not may_share(self.passes, kept):
+        model = self.decoder.model
+        if not _SOUND.get(model, True) or not can_reuse_prefix(self.decoder, kept):
             return None
         self._kept.move_to_end(number)
         ids = inputs["input_ids"][0]
         positions = inputs.get("position_ids")
 
-        def begun() -> Prefix:
-            return go_on(self.passes, kept, length, ids, source.to(ids.device), positions)
+        def extend() -> Prefix:
+            return extend_prefix(self.decoder, kept, length, ids, source.to(ids.device), positions)
 
         if model not in _SOUND:
             if prompt.ids == self._kept[number][0].ids:
                 return None  # another source of the same prompt: whatever looks ahead looks alike
             plain = self._whole(inputs, source)
-            _SOUND[model] = _agrees(begun, plain)
+            _SOUND[model] = _agrees(extend, plain)
             return plain
         try:
-            found = begun()
+            prefix = extend()
         except RotationError:  # the kept keys are of another length than the whole prompt's
             return None
         self.continued += 1
         self.saved += length
-        return found
+        return prefix
 
     def _keep(self, prompt: Prompt, prefix: Prefix) -> None:
         self._kept[self._count] = prompt, prefix
@@ -207,14 +218,144 @@ class Prefixes:
             self._kept.popitem(last=False)
 
 
-def _agrees(begun: Any, plain: Prefix) -> bool:
+Prefixes = PrefixCache
+"""Its former name."""
+
+
+def _agrees(extend: Callable[[], Prefix], plain: Prefix) -> bool:
     try:
-        return agree(begun(), plain)
-    except Exception:  # whatever a model raises says that it cannot go this way
+        return agree(extend(), plain)
+    except Exception:  # whatever a model raises says that it cannot be extended
         return False
 
 
 def size_of(prefix: Prefix) -> int:
-    """The bytes of a prefix's keys and values."""
     tensors = (getattr(layer, name, None) for layer in prefix.layers for name in ("keys", "values"))
-    return sum(one.nbytes for one in tensors if isinstance(one, Tensor))
+    return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, Tensor))
+
+
+def can_reuse_prefix(decoder: Decoder, prefix: Prefix) -> bool:
+    """Whether the model and its cache are of kinds whose keys can be taken over."""
+    if decoder.model.config.model_type in BOTH_WAYS:
+        return False
+    if any(word in kind for kind in _rope_kinds(decoder) for word in BY_LENGTH):
+        return False
+    return all(type(layer) is DynamicLayer for layer in prefix.layers)
+
+
+def _rope_kinds(decoder: Decoder) -> set[str]:
+    parameters = getattr(text_config(decoder.model), "rope_parameters", None) or {}
+    sets = [parameters, *parameters.values()]  # one for all layers, or one for each kind
+    return {str(one.get("rope_type")) for one in sets if isinstance(one, dict)}
+
+
+def extend_prefix(
+    decoder: Decoder,
+    kept: Prefix,
+    length: int,
+    ids: Tensor,
+    source: Tensor,
+    positions: Tensor | None = None,
+) -> Prefix:
+    """Return the prefix of a prompt of which the first `length` tokens are those of another one.
+
+    Args:
+        decoder: the passes over the model.
+        kept: the other prompt.
+        length: how many tokens are common, all vision tokens of both among them.
+        ids: (P,), the prompt.
+        source: (P,), its source, all of which is in the common part.
+        positions: (..., 1, P), its `position_ids`, if it has any.
+    """
+    stem = _stem(kept, length, source[:length])
+    if positions is not None:
+        stem.positions = positions[..., length : length + 1]
+    cache, reader = SharedCache(stem, 1), SharedPrefix(stem, tap=decoder.tap, by_layer=True)
+    rest = ids[None, length:]
+    with decoder.session(stem), reading(reader):
+        for part in decoder.pieces(1, rest.shape[1]):
+            logits, lookback = decoder.forward(rest[:, part], cache, reader, keep=decoder.last_row)
+        state = snapshot(decoder.model)
+    return Prefix(
+        [_joined(layer, own) for layer, own in zip(stem.layers, cache.layers, strict=True)],
+        torch.cat([stem.order, torch.arange(length, len(ids), device=stem.order.device)]),
+        stem.source,
+        int(ids[-1]),
+        logits[:, -1],
+        lookback[..., -1:],
+        state=state,
+        positions=None if positions is None else positions[..., -1:] + 1,
+    )
+
+
+def _stem(prefix: Prefix, length: int, source: Tensor) -> Prefix:
+    """Return the first tokens of a prompt, perhaps with another source: its keys come first."""
+    order = torch.cat([source.nonzero()[:, 0], (~source).nonzero()[:, 0]]).to(prefix.order.device)
+    places = prefix.order.argsort()[order]  # where the prefix holds each of them
+    layers = []
+    for layer in prefix.layers:
+        shorter = copy.copy(layer)
+        if layer.is_initialized:
+            at = places.to(layer.keys.device)
+            shorter.keys = layer.keys.index_select(2, at)
+            shorter.values = layer.values.index_select(2, at)
+        layers.append(shorter)
+    return Prefix(
+        layers,
+        order,
+        int(source.sum()),
+        prefix.last,
+        prefix.logits,
+        prefix.lookback,
+        state=prefix.state,
+    )
+
+
+def _joined(layer: Any, own: Any) -> Any:
+    """Return a layer of the stem with the keys of the rest behind its own."""
+    whole = copy.copy(layer)
+    if own.length:
+        whole.keys = torch.cat([layer.keys, own.keys[:, :, : own.length]], 2)
+        whole.values = torch.cat([layer.values, own.values[:, :, : own.length]], 2)
+    return whole
+
+
+def agree(ours: Prefix, plain: Prefix) -> bool:
+    """Whether two prefixes have the same keys, prediction, A_t and state."""
+    allowed = max(1e-4, 8 * torch.finfo(plain.logits.dtype).eps)
+    pairs = [(ours.logits, plain.logits), (ours.lookback, plain.lookback)]
+    for mine, other in zip(ours.layers, plain.layers, strict=True):
+        if type(other) in KEYED and other.is_initialized:
+            pairs += [(mine.keys, other.keys), (mine.values, other.values)]
+    return (
+        torch.equal(ours.order, plain.order)
+        and all(_distance(*pair) <= allowed for pair in pairs)
+        and _same_state(ours.state, plain.state)
+    )
+
+
+def _distance(ours: Tensor, plain: Tensor) -> float:
+    """Return the largest difference relative to the largest number; equal infinities agree."""
+    if ours.shape != plain.shape:
+        return torch.inf
+    ours, plain = ours.float(), plain.float().to(ours.device)
+    apart = (ours - plain).abs().masked_fill(ours == plain, 0.0)
+    largest = plain.abs().masked_fill(~plain.isfinite(), 0.0).amax().clamp(min=1e-6)
+    return float((apart.amax() / largest).nan_to_num(torch.inf))
+
+
+def _same_state(one: State, other: State) -> bool:
+    return one.keys() == other.keys() and all(_same(one[m], other[m]) for m in one)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether data is equal; other attributes (flags, functions) are not compared."""
+    if isinstance(one, Tensor) or isinstance(other, Tensor):
+        both = isinstance(one, Tensor) and isinstance(other, Tensor)
+        return both and one.shape == other.shape and torch.equal(one, other.to(one.device))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    number = (int, float)
+    return one == other if isinstance(one, number) and isinstance(other, number) else True

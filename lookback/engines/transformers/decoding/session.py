@@ -1,12 +1,11 @@
-"""What a pass leaves behind on the modules of a model, kept apart for everybody who uses it.
+"""Sessions of one model: each user's state on its modules is kept apart from the others'.
 
 Some models keep part of a prompt on themselves: Qwen-VL writes `rope_deltas`, the shift of its
-positions, on a module, and the next pass reads it, whosever prompt it is. So a prompt takes its own
-values with it, they are put back before its continuations, and whoever uses the model in between
-finds it as he left it.
+positions, on a module, and the next pass reads it, whosever prompt it is. So a prompt's values are
+saved with it and restored before its continuations, and other users find the model as they left it.
 
-That holds for other people's calls too (`share`): each step of theirs over a model that LookBack
-uses, be it a pass or a method by which their `generate` prepares one, waits for its turn.
+That includes calls that are not LookBack's (`share`): each step of theirs over a model that
+LookBack uses, a pass or a method by which their `generate` prepares one, waits for the lock.
 """
 
 from __future__ import annotations
@@ -36,14 +35,10 @@ State = dict[torch.nn.Module, dict[str, Any]]
 
 
 @contextmanager
-def borrowed(model: torch.nn.Module, state: State | None = None) -> Iterator[None]:
-    """Use the model with a state of one's own inside the block; then give it back as it was.
+def exclusive(model: torch.nn.Module, state: State | None = None) -> Iterator[None]:
+    """Use the model with a state of its own inside the block; then restore the state before.
 
-    One at a time: others, in other threads, wait.
-
-    Args:
-        model: the model.
-        state: of the prompt that goes on; None to begin a new prompt.
+    Other threads wait. `state` is that of the prompt that continues; None begins a new prompt.
     """
     turns = lock_for(model)
     with turns:
@@ -62,13 +57,13 @@ def borrowed(model: torch.nn.Module, state: State | None = None) -> Iterator[Non
             restore(before)
 
 
-class Loan:
-    """`borrowed`, with more around it, that can be interrupted between two passes.
+class ModelSession:
+    """`exclusive`, with another context around it, that can yield between two passes.
 
     Args:
         model: the model.
-        state: of the prompt that goes on; None to begin a new prompt.
-        around: makes what else is to last as long as the model is borrowed.
+        state: of the prompt that continues; None to begin a new prompt.
+        around: makes the context that lasts as long as the model is held.
     """
 
     def __init__(
@@ -83,9 +78,9 @@ class Loan:
         self._turns = lock_for(model)
         self._open = ExitStack()
 
-    def __enter__(self) -> Loan:
+    def __enter__(self) -> ModelSession:
         with ExitStack() as stack:
-            stack.enter_context(borrowed(self._model, self._state))
+            stack.enter_context(exclusive(self._model, self._state))
             stack.enter_context(self._around())
             self._open = stack.pop_all()
         return self
@@ -93,11 +88,11 @@ class Loan:
     def __exit__(self, *error: Any) -> None:
         self._open.__exit__(*error)
 
-    def offer(self) -> None:
-        """Let others that wait for the model have it first, as it was before the loan.
+    def yield_turn(self) -> None:
+        """Let waiting users run first, with the model as it was before the session.
 
-        Not inside another loan of the same thread, or inside somebody's own pass: these are not to
-        be interrupted.
+        Does nothing inside another session of the same thread, or inside somebody's own pass:
+        these must not be interrupted.
         """
         sharing = _SHARING.get(self._model)
         inside = sharing is not None and sharing.steps > 0
@@ -111,16 +106,15 @@ class Loan:
 
 @dataclass(eq=False)
 class _Sharing:
-    """Steps over a model that are no engine's. Whoever changes this has the model's turn.
+    """Steps over a model that are no engine's. Changed only under the model's lock.
 
     Attributes:
-        model: the model.
-        users: how many engines and recorders share it with others.
+        users: how many engines and recorders share the model with others.
         undo: takes hooks and the like off the model.
         steps: how many steps are open, one inside the other.
-        call: the recorded call whose state is on the model; None: that of everybody else.
+        call: the recorded call whose state is on the model; None for everybody else's.
         kept: the states of the others.
-        thread: who made the last step that belongs to no recorded call.
+        thread: the thread of the last step that belongs to no recorded call.
     """
 
     model: ReferenceType[torch.nn.Module]
@@ -137,7 +131,7 @@ class _Sharing:
         return None if model is None else lock_for(model)
 
     def begin(self) -> None:
-        """Wait for the turn, and have the model's state as this caller left it."""
+        """Acquire the lock, and restore the model's state as this caller left it."""
         turns = self.turns
         if turns is None:
             return
@@ -150,7 +144,6 @@ class _Sharing:
             self.switch()
 
     def end(self) -> None:
-        """Give the turn up."""
         turns = self.turns
         if turns is None or not turns.mine or not self.steps:
             return  # a pass that began before the hooks were there
@@ -160,7 +153,7 @@ class _Sharing:
         turns.release()
 
     def switch(self) -> None:
-        """Put the caller's own state on the model; a new call begins with everybody's."""
+        """Restore the caller's own state on the model; a new call begins with everybody's."""
         model, (sharing, call) = self.model(), _CALL.get()
         assert model is not None
         call = call if sharing is self else None
@@ -173,8 +166,8 @@ class _Sharing:
         self.call = call
 
     def finish(self, call: object) -> None:
-        """A recorded call ended: its state is everybody's, as after any call of generate, unless
-        another thread may go on from what it left itself."""
+        """End a recorded call: its state becomes everybody's, as after any call of generate, unless
+        another thread may continue from what it left itself."""
         left = self.kept.pop(call, None)
         if self.thread in (None, threading.get_ident()):
             if self.call is call:
@@ -194,7 +187,7 @@ _CALL: ContextVar[tuple[_Sharing | None, object]] = ContextVar(
 
 
 def share(model: torch.nn.Module) -> None:
-    """Let every step over the model, whoever makes it, take turns with the engine from now on."""
+    """Make every step over the model, whoever makes it, wait for the lock from now on."""
     with lock_for(model):
         sharing = _SHARING.setdefault(model, _Sharing(ref(model)))
         sharing.users += 1
@@ -215,7 +208,7 @@ def share(model: torch.nn.Module) -> None:
 
 @contextmanager
 def shared(model: torch.nn.Module) -> Iterator[None]:
-    """The same inside the block; the last to leave takes off what was put on the model."""
+    """`share` inside the block; the last to leave takes hooks and methods off the model."""
     share(model)
     try:
         yield
@@ -229,7 +222,7 @@ def shared(model: torch.nn.Module) -> Iterator[None]:
 
 @contextmanager
 def step(model: torch.nn.Module) -> Iterator[None]:
-    """One step of somebody's call, in his turn, on the state that his last one left."""
+    """Make one step of somebody's call, under the lock, on the state that its last one left."""
     sharing = _SHARING.get(model)
     if sharing is None:
         yield
@@ -243,7 +236,7 @@ def step(model: torch.nn.Module) -> Iterator[None]:
 
 @contextmanager
 def calling(model: torch.nn.Module, call: object) -> Iterator[None]:
-    """Steps of this thread inside the block belong to one call, which has a state of its own."""
+    """Count steps of this thread inside the block as one call, with a state of its own."""
     sharing = _SHARING[model]
     token = _CALL.set((sharing, call))
     try:
@@ -280,7 +273,7 @@ def _as_step(owner: type, name: str) -> Callable[..., Any]:
 
 
 def snapshot(model: torch.nn.Module) -> State:
-    """Every attribute of the model's modules that a pass may change by assigning to it.
+    """Return every attribute of the model's modules that a pass may assign to.
 
     Buffers are among them (rotary frequencies that grow with the length), weights are not.
     """
@@ -291,10 +284,10 @@ def snapshot(model: torch.nn.Module) -> State:
 
 
 def restore(state: State) -> None:
-    """Make attributes what a snapshot says, as far as they are data.
+    """Set attributes to those of a snapshot, as far as they are data.
 
-    Flags and functions stay: they tell what has been set up (hooks, for instance), and that is not
-    undone by forgetting it.
+    Flags and functions stay: they say what has been set up (hooks, for instance), which resetting
+    them would not undo.
     """
     for module, wanted in state.items():
         held = module.__dict__
@@ -310,7 +303,7 @@ def restore(state: State) -> None:
 
 
 def _forget(model: torch.nn.Module) -> None:
-    """Take away what another prompt left: a new one may read it without having written it."""
+    """Reset what another prompt left: a new one may read it without having written it."""
     for module in model.modules():
         for name in _OF_A_PROMPT:
             if vars(module).get(name) is not None:
@@ -341,7 +334,7 @@ def _copied(value: Any) -> Any:
 
 
 def _is_data(value: Any) -> bool:
-    """Tensors and numbers, containers of these, and nothing at all."""
+    """Whether it is a tensor, a number, None, or a container of these."""
     if isinstance(value, dict):
         return all(map(_is_data, value.values()))
     if isinstance(value, (list, tuple)):
@@ -352,7 +345,7 @@ def _is_data(value: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether it was left alone: the very same object, or a container of the same ones."""
+    """Whether it is the very same object, or a container of the same ones."""
     if one is other:
         return True
     if type(one) is not type(other):
@@ -365,7 +358,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _put(held: dict[str, Any], name: str, value: Any) -> None:
-    """Set an attribute; a list or dict is filled again, as others may hold it too."""
+    """Set an attribute; a list or dict is changed in place, as others may hold it too."""
     now = held.get(name)
     if type(value) is list and type(now) is list:
         now[:] = value

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from lookback.engines.common.continuations import (
     Continuation,
     Drawn,
+    StopTexts,
     make_candidate,
     make_candidates,
     tokens_drawn,
 )
-from lookback.engines.common.options import Wish
-from lookback.engines.common.stops import StopTexts
-from lookback.engines.common.stream import Telling
+from lookback.engines.common.options import RecordOptions
+from lookback.engines.common.stream import StreamNotifier
 from lookback.engines.vllm.client.client import gather_ordered
 from lookback.engines.vllm.client.results import blinded, checked, continuation, likeliest_of
 from lookback.engines.vllm.client.stream import PartialCandidates, PartialRequest, notify_while
@@ -25,7 +25,7 @@ from lookback.signals import SIGNALS, WRITING, Candidate, Candidates
 
 if TYPE_CHECKING:
     from lookback.conversations import Conversation, SourceLike
-    from lookback.engines.common.options import Draw
+    from lookback.engines.common.options import SampleOptions
     from lookback.engines.vllm.client.prompts import Prompt
     from lookback.engines.vllm.client.stream import CallbackBridge
     from lookback.engines.vllm.engine import VllmEngine
@@ -39,9 +39,9 @@ class Question:
     engine: VllmEngine
     conversation: Conversation
     source: SourceLike
-    draw: Draw
+    draw: SampleOptions
     rule: Pruning | None = None
-    wish: Wish = field(default_factory=Wish)
+    wish: RecordOptions = field(default_factory=RecordOptions)
     callbacks: CallbackBridge | None = None
 
     async def answer(self) -> Candidates:
@@ -57,7 +57,8 @@ class Drawing:
         self.engine, self.draw = question.engine, question.draw
         self.until = StopTexts(self.engine.prompter, prompt.ids, self.draw.stop)
         self.steps = min(self.draw.max_new_tokens, self.engine.prompts.room(prompt, 1))
-        self.telling = None if self.wish.listen is None else Telling(self.wish.listen, self._so_far)
+        listen = self.wish.listen
+        self.telling = None if listen is None else StreamNotifier(listen, self._so_far)
 
     async def candidates(self) -> Candidates:
         """Draw them, and notify listeners meanwhile."""
@@ -183,12 +184,12 @@ class Drawing:
     def _report(self, changed: Sequence[tuple[int, Continuation]], steps: int) -> None:
         """Call the listener, in the caller's thread, where texts are decoded too."""
         if self.telling is not None:
-            self.telling.end([self._so_far(i, one) for i, one in changed])
+            self.telling.finish([self._so_far(i, one) for i, one in changed])
         if self.wish.progress is not None:
             self.wish.progress(steps, self.steps)
 
     def _report_end(self, found: Candidates) -> None:
         if self.telling is not None:
-            self.telling.end(found.items)
+            self.telling.finish(found.items)
         if self.wish.progress is not None:
             self.wish.progress(self.steps, self.steps)

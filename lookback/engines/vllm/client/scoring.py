@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -26,33 +25,30 @@ from lookback.engines.vllm.worker.self_test import TOLERANCE
 from lookback.signals import SIGNALS
 
 if TYPE_CHECKING:
-    from lookback.conversations import Conversation, SourceLike
-    from lookback.engines.common.options import Progress, Response
+    from lookback.engines.common.options import Progress, ScoreRequest
     from lookback.engines.vllm.client.prompts import Prompt
     from lookback.engines.vllm.engine import VllmEngine
     from lookback.signals import Candidates
 
 
-async def score(
-    engine: VllmEngine,
-    conversation: Conversation,
-    source: SourceLike,
-    given: Sequence[Response],
-    keep_end: bool,
-    by_layer: bool,
-    progress: Progress | None,
-) -> Candidates:
+async def score(engine: VllmEngine, request: ScoreRequest) -> Candidates:
     """`VllmEngine.score`, on the engine's event loop."""
-    prompt = await engine.prompts.of(conversation, source)
+    record, responses = request.record, request.responses
+    prompt = await engine.prompts.of(request.conversation, request.source)
     vocab = int(engine.client.llm.model_config.get_vocab_size())
-    ids = [response_ids(engine.prompter, vocab, prompt.ids, i, one) for i, one in enumerate(given)]
-    if keep_end:
-        ids = [with_end(engine.prompter, one, engine.end_tokens) for one in ids]
+    ids = [
+        response_ids(engine.prompter, vocab, prompt.ids, i, response)
+        for i, response in enumerate(responses)
+    ]
+    if record.keep_end:
+        ids = [with_end(engine.prompter, tokens, engine.end_tokens) for tokens in ids]
     engine.prompts.room(prompt, max(map(len, ids)))
-    work = (read(engine, prompt, one, by_layer) for one in ids)
-    found = await gather_ordered(work, len(ids), progress=progress)
-    texts = [one if isinstance(one, str) else None for one in given]
-    return make_candidates(engine, engine.prompter, conversation, source, prompt.ids, found, texts)
+    work = (read(engine, prompt, tokens, record.by_layer) for tokens in ids)
+    found = await gather_ordered(work, len(ids), progress=record.progress)
+    texts = [response if isinstance(response, str) else None for response in responses]
+    return make_candidates(
+        engine, engine.prompter, request.conversation, request.source, prompt.ids, found, texts
+    )
 
 
 async def read(engine: VllmEngine, prompt: Prompt, ids: list[int], by_layer: bool) -> Continuation:

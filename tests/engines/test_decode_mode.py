@@ -19,17 +19,17 @@ from zoo.configs_odd import build_odd, odd_model
 
 import lookback
 from lookback.engines.transformers.check import slow_signals
-from lookback.engines.transformers.decoding import decode_mode as habits_module
+from lookback.engines.transformers.decoding import decode_mode
 from lookback.engines.transformers.decoding.decode_mode import (
     PROMPT,
     RESPONSE,
-    Habits,
+    DecodeMode,
     _distance,
     _tolerances,
     _words,
 )
-from lookback.engines.transformers.decoding.decoder import Decoder
-from lookback.engines.transformers.decoding.passes import Passes, RotationError
+from lookback.engines.transformers.decoding.decoder import Decoder, RotationError
+from lookback.engines.transformers.decoding.source_attention import knockout, look
 from lookback.signals import SIGNALS
 
 RESPONSES = [[30, 31, 32, 33, 34, 35, 36], [40], [50, 51, 52]]
@@ -62,10 +62,10 @@ def test_what_hybrid_decoders_sample_scores_the_same(name):
 
 
 def test_habits_are_found_by_trying():
-    assert Decoder(build_odd("jamba").model).habits == (True, False)
-    assert Decoder(build_odd("bamba").model).habits.positions
-    assert Decoder(build("llava").model).habits == (False, False)
-    assert Decoder(build("paligemma").model).habits == (False, False)  # it counts from 1
+    assert Decoder(build_odd("jamba").model).mode == (True, False)
+    assert Decoder(build_odd("bamba").model).mode.positions
+    assert Decoder(build("llava").model).mode == (False, False)
+    assert Decoder(build("paligemma").model).mode == (False, False)  # it counts from 1
 
 
 def test_trying_leaves_positions_of_a_prompt_alone():
@@ -104,18 +104,18 @@ def test_a_model_between_rounding_and_wrong_takes_the_nearest_way():
     model, tried = build("llava").model, []
     off = {(False, False): 0.3, (False, True): 0.012, (True, False): 0.015, (True, True): 0.4}
 
-    def attempt(habits, prompt, response):
-        tried.append(tuple(habits))
-        expected = habits_module._generated(model, prompt, response)
-        return expected + off[tuple(habits)]
+    def attempt(mode, prompt, response):
+        tried.append(tuple(mode))
+        expected = decode_mode._generated(model, prompt, response)
+        return expected + off[tuple(mode)]
 
-    assert habits_module.find_habits(model, attempt, Habits()) == (False, True)
+    assert decode_mode.detect_decode_mode(model, attempt, DecodeMode()) == (False, True)
     assert tried == list(off)
     off[(True, False)] = 0.0
-    assert habits_module.find_habits(model, attempt, Habits()) == (True, False)
+    assert decode_mode.detect_decode_mode(model, attempt, DecodeMode()) == (True, False)
     off |= dict.fromkeys(off, 0.03)
     with pytest.raises(lookback.UnsupportedModelError, match=r"off by 0\.03"):
-        habits_module.find_habits(model, attempt, Habits())
+        decode_mode.detect_decode_mode(model, attempt, DecodeMode())
 
 
 class Loses(torch.nn.Module):
@@ -336,8 +336,8 @@ def test_a_rotation_that_changes_at_a_position_not_at_a_number_of_tokens(name, a
     ways = [
         lambda: decoder.score(prefix, [response])[0],
         lambda: decoder.sample(prefix, 2, max_new_tokens=len(response), **drawing)[0],
-        lambda: decoder.look(inputs, source, response, (0, decoder.layers)),
-        lambda: decoder.knockout(prefix, [response], (0, 1), 0.5),
+        lambda: look(decoder, inputs, source, response, (0, decoder.layers)),
+        lambda: knockout(decoder, prefix, [response], (0, 1), 0.5),
     ]
     if 0 <= after < len(response) - 1 and changes_rotation(model, switch):
         for way in ways:
@@ -417,7 +417,7 @@ def test_frequencies_that_are_others_than_those_of_the_prompt_are_found(before, 
     module.register_buffer("inv_freq", now, persistent=False)
     prefix = SimpleNamespace(state={module: {"_buffers": {"inv_freq": before}}}, length=4)
     with nullcontext() if same else pytest.raises(RotationError, match="inv_freq"):
-        Passes._check_rotation(None, prefix, 0, 1)
+        Decoder._check_rotation(None, prefix, 0, 1)
 
 
 def test_who_has_ended_does_not_meet_another_rotation():
@@ -426,7 +426,7 @@ def test_who_has_ended_does_not_meet_another_rotation():
     switch = next_position("qwen2_vl", inputs)
     rope = {"rope_type": "longrope", "original_max_position_embeddings": switch, **LONG}
     decoder = Decoder(rotating("qwen2_vl", rope | {"factor": 8.0}))
-    decoder.look_every = 4
+    decoder.read_every = 4
     drawn = decoder.sample(
         decoder.prefill(inputs, source), 3, temperature=1.0, top_p=1.0, top_k=None,
         max_new_tokens=9, seed=1, end_tokens=range(decoder.vocab),

@@ -197,7 +197,7 @@ class Candidate:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        from lookback.pages.notebook import candidate_html
+        from lookback.pages.tokens import candidate_html
 
         return candidate_html(self)
 
@@ -288,7 +288,7 @@ class Candidates(Sequence[Candidate]):
 
     def _repr_html_(self) -> str:
         """For notebooks: the ranking by LookBack, and where the best answer looked."""
-        from lookback.pages.notebook import candidates_html
+        from lookback.pages.tokens import candidates_html
 
         return candidates_html(self)
 

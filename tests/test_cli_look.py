@@ -15,8 +15,8 @@ from toy_engine import ToyEngine
 from lookback.cli.look import parse_layers
 from lookback.cli.look_screen import find_rows, look_dict, show_look
 from lookback.engines import ENGINES, EngineKind
+from lookback.looks.heat_map import find_place
 from lookback.looks.look import Picture
-from lookback.looks.regions import find_place
 
 TOY = ("--engine", "toy")  # registered by the import
 NO_MODEL = ("--model", "/no/such/model")

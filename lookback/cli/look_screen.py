@@ -8,13 +8,12 @@ import numpy as np
 
 from lookback.cli.ranking import plain_text, shaded_text
 from lookback.cli.terminal import printable
-from lookback.looks.regions import Place, find_place
+from lookback.looks.heat_map import Place, find_place
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lookback.looks.look import Look, Relative
-    from lookback.looks.picture import Picture
+    from lookback.looks.look import Look, Picture, Relative
     from lookback.looks.words import Word
 
 SHOWN = 60

@@ -225,7 +225,7 @@ def test_a_link_gives_the_state_back(opened):
         ("#scene=-1", "scene “-1”"),
         ("#things=sun", "things “sun”: it does not name things"),
         ("#picture=http://a.b/c.png", "it is no picture"),
-        ("#n=3&answer=4", "answer “4”: it must be from 1 to 3"),
+        ("#n=3&answer=4", "answer “4”: it must be a whole number from 1 to 3"),
     ],
 )
 def test_what_a_link_cannot_say_is_said(opened, hash, words):

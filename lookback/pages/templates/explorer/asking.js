@@ -15,36 +15,27 @@ function bodyOf(state, picture, data) {
   };
 }
 
-/** The record of an asking that begins now. */
 function newAsking(state, picture, data) {
-  const asked = {
-    question: state.question, picture, body: bodyOf(state, picture, data), phase: "asking", ahead: 0, shown: 0,
+  const { question } = state;
+  return {
+    question, picture, body: bodyOf(state, picture, data), phase: "asking", ahead: 0, shown: 0,
     candidates: [...Array(state.n).keys()].map(emptyCandidate), abort: new AbortController(),
-    allShown: false, compared: new Map(), looked: new Set(),
+    allShown: false, compared: new Map(), looked: new Set(), looks: lookKeeper(question, picture.uri),
   };
-  asked.looks = lookKeeper(asked);
-  return asked;
 }
 
-/** Take in an event of the stream. */
 function hearEvent(asked, kind, value) {
-  const { candidates } = asked;
-  if (kind === "comment" && value.event === "queued") Object.assign(asked, { phase: "queued", ahead: value.ahead });
-  if (kind === "comment" && value.event === "candidates") {
+  const hear = (told) => {
     asked.phase = "writing";
-    value.candidates.forEach((told) => hearCandidate(candidates, told));
-  }
+    hearCandidate(asked.candidates, { index: 0, ...told });
+  };
+  if (kind === "comment" && value.event === "queued") Object.assign(asked, { phase: "queued", ahead: value.ahead });
+  if (kind === "comment" && value.event === "candidates") value.candidates.forEach(hear);
   if (kind !== "data") return;
   if (value.error) throw new Refusal(value.error.message);
-  for (const choice of value.choices ?? []) {
-    const told = choice.lookback;
-    if (!told) continue;
-    if (told.start !== undefined) {
-      asked.phase = "writing";
-      hearCandidate(candidates, { index: 0, ...told });
-    } else {
-      hearChoice(candidates, told);
-    }
+  for (const { lookback: told } of value.choices ?? []) {
+    if (told?.start !== undefined) hear(told);
+    else if (told) hearChoice(asked.candidates, told);
   }
 }
 
@@ -86,7 +77,6 @@ function stateInWords(asked, cs, ranking) {
   return told[asked.phase]();
 }
 
-/** The end of an asking, for those who listen. */
 function endInWords(asked, cs, ranking) {
   if (asked.phase !== "done") return stateInWords(asked, cs, ranking);
   const best = ranking.candidates[ranking.order[0]];
@@ -106,7 +96,6 @@ function lastBest({ asked, ranking, picture, state }) {
   return follows ? { uri: asked.picture.uri, text: ranking.candidates[ranking.order[0]].text.trim() } : null;
 }
 
-/** That answer, above those that are written now. */
 function drawBefore(last) {
   $("before").hidden = !last;
   if (!last) return;

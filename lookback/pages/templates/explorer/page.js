@@ -24,7 +24,7 @@ function openPage(data) {
   app.draw = () => {
     const writing = app.isWriting();
     drawSettings(state, data, app.asked?.candidates.length ?? 0);
-    swap($("stop"), $("ask"), writing);
+    replaceButton(...(writing ? [$("ask"), $("stop")] : [$("stop"), $("ask")]));
     $("ask").textContent = isThere() ? "Ask again" : "Ask";
     $("save-picture").disabled = $("save-json").disabled = !isThere() || writing;
     $("explorer").ariaBusy = writing;
@@ -48,7 +48,7 @@ function openPage(data) {
     drawRanking(list, app.ranking, writing, !writing && asked.settled);
     asked.settled = !writing;
     drawScale(app.ranking, state.scorer, writing);
-    drawLegend(list, app.ranking, state.signal);
+    drawLegend(app.ranking.scale, state.signal);
     drawChosen(list, app.chosen());
     drawPanel(list, asked, app.chosen(), writing);
     drawState(candidates, writing);
@@ -86,30 +86,17 @@ function openPage(data) {
       return undefined;
     }
   };
-  $("retry").addEventListener("click", () => { app.forgive(); way?.(); });
-  $("dismiss").addEventListener("click", app.forgive);
+  listenToClicks({ retry: () => { app.forgive(); way?.(); }, dismiss: app.forgive });
 
   return app;
 }
 
-/** Show the one button or the other; who was on the one is then on the other. */
-function swap(one, other, first) {
-  const [next, last] = first ? [one, other] : [other, one];
+function replaceButton(last, next) {
   const held = document.activeElement === last;
   [next.hidden, last.hidden] = [false, true];
   if (held) next.focus({ preventScroll: true }); // the reader may be elsewhere by now
 }
 
-/** Under the chosen answer: the way to compare it, or what was found. */
-function drawPanel(list, asked, chosen, writing) {
-  const row = rowOf(list, chosen);
-  list.querySelectorAll(".compare").forEach((panel) => { if (panel.parentElement !== row) panel.remove(); });
-  if (!row || row.querySelector(".compare") || writing || !asked.candidates[chosen].tokens.length) return;
-  row.append(h("div", { class: "compare" },
-    h("button", { type: "button", class: "small compare-it" }, "Would it say so without looking?")));
-}
-
-/** Asking, and stopping. */
 function listenToAsking(app) {
   const { data, state } = app;
 
@@ -174,7 +161,6 @@ function listenToAsking(app) {
   $("stop").addEventListener("click", app.stop);
 }
 
-/** Choosing an answer, and comparing it. */
 function listenToAnswers(app) {
   const { data, state } = app;
   const list = $("candidates");
@@ -214,27 +200,16 @@ function listenToAnswers(app) {
   });
 }
 
-function listenToKeys(app) {
-  addEventListener("keydown", (event) => {
-    if (event.altKey || event.ctrlKey || event.metaKey || event.defaultPrevented) return;
-    if (event.key === "Escape") return void app.stop();
-    if (event.target.closest?.("input, select, textarea, dialog, #tour")) return;
-    if (event.key === "/") { event.preventDefault(); $("question").focus(); $("question").select(); }
-    if (event.key === "?") $("keys").showModal();
-  });
-  $("show-keys").addEventListener("click", () => $("keys").showModal());
-  $("close-keys").addEventListener("click", () => $("keys").close());
-}
-
 async function explore(data) {
   const app = openPage(data);
   listenToWords(app);
-  listenToLinks(app);
+  listenToSharing(app);
   listenToPictures(app);
   listenToAsking(app);
   listenToAnswers(app);
-  listenToKeys(app);
-  listenToSettings(app.state, data, (changes) => {
+  listenToKeys({ "/": () => goTo("question"), "?": showKeys }, "input, select, textarea, dialog, #tour");
+  addEventListener("keydown", (event) => { if (event.key === "Escape" && !event.defaultPrevented) app.stop(); });
+  listenToSettings(data, (changes) => {
     Object.assign(app.state, changes);
     if ("map" in changes) app.pointAgain();
     app.draw();

@@ -36,7 +36,9 @@ from numpy.typing import NDArray
 from lookback.errors import one_line
 from lookback.looks.heat_map import COLORS, DIM, STRONGEST
 from lookback.looks.look import FAINT, rounded
-from lookback.pages import check_writable
+from lookback.pages import check_writable, image_uri, render
+from lookback.pages.blocks import pack
+from lookback.scores.base import get_scorer
 
 if TYPE_CHECKING:
     from lookback.looks.look import Look, Relative
@@ -128,7 +130,10 @@ def save(
         OSError: it cannot be written.
     """
     target = check_output(path)
-    check_look(look)
+    if not look.pictures:
+        raise ValueError(
+            "this look has no picture: look.weights has what each token paid to each of the source"
+        )
     if target.suffix.lower() == ".html":
         target.write_text(look_page(look, question, relative), encoding="utf-8")
         return
@@ -148,22 +153,8 @@ def check_output(path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def check_look(look: Look) -> None:
-    """Raise ValueError if a look has no picture, or no token."""
-    if not look.pictures:
-        raise ValueError(
-            "this look has no picture: look.weights has what each token paid to each of the source"
-        )
-    if not len(look.tokens):
-        raise ValueError("this look has no tokens: an empty response looks nowhere")
-
-
 def look_page(look: Look, question: str | None = None, relative: Relative = False) -> str:
     """Return the page, as HTML to be saved as UTF-8; the arguments are those of `save`."""
-    from lookback.pages import image_uri, render
-    from lookback.pages.blocks import pack
-    from lookback.scores.base import get_scorer
-
     largest = LARGEST if len(look.pictures) == 1 else LARGEST // 2
     return render(
         "look/page.html",

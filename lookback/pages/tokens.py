@@ -40,19 +40,12 @@ class ShadedToken(NamedTuple):
     title: str
 
 
-def shades(values: ArrayLike, low: float | None = None, high: float | None = None) -> Array:
-    """Scale values from 0 for the lowest to 1 for the highest; 0.5 if all are the same.
-
-    Args:
-        values: of the tokens.
-        low: what has 0; by default the lowest of the values.
-        high: what has 1; by default the highest.
-    """
+def shades(values: ArrayLike) -> Array:
+    """Scale values from 0 for the lowest to 1 for the highest; 0.5 if all are the same."""
     array = np.asarray(values, dtype=np.float64)
     if not array.size:
         return array
-    low = float(array.min()) if low is None else low
-    high = float(array.max()) if high is None else high
+    low, high = float(array.min()), float(array.max())
     return np.asarray((array - low) / (high - low) if high > low else np.full(array.shape, 0.5))
 
 

@@ -176,6 +176,12 @@ function fitCanvas(canvas, { width, height }, largest) {
   canvas.height = Math.max(1, Math.round(height * share));
 }
 
+/** Put an element over a box of a picture, of which `size` is the whole. */
+function cover(element, [left, top, right, bottom], size) {
+  const sides = { left, top, width: right - left, height: bottom - top };
+  for (const [name, pixels] of Object.entries(sides)) element.style[name] = `${100 * pixels / size}%`;
+}
+
 /** Paint where a span of tokens looked over the picture of a frame. */
 function paintSpan(frame, look, span, mode, largest) {
   const [picture] = look.pictures;

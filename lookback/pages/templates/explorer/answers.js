@@ -7,7 +7,7 @@ const emptyCandidate = (index) => ({
 });
 
 /** Tokens from `start` on replace what was known from there on. */
-function hearCandidate(candidates, told) {
+function updateCandidate(candidates, told) {
   const c = candidates[told.index];
   if (!c) return;
   for (const name of LISTS) {
@@ -16,7 +16,7 @@ function hearCandidate(candidates, told) {
   c.finish = told.finish ?? null;
 }
 
-function hearChoice(candidates, told) {
+function completeCandidate(candidates, told) {
   const c = candidates[told.index ?? 0];
   if (!c) return;
   for (const name of LISTS) if (told[name]) c[name] = told[name];

@@ -24,10 +24,10 @@ function newAsking(state, picture, data) {
   };
 }
 
-function hearEvent(asked, kind, value) {
+function handleEvent(asked, kind, value) {
   const hear = (told) => {
     asked.phase = "writing";
-    hearCandidate(asked.candidates, { index: 0, ...told });
+    updateCandidate(asked.candidates, { index: 0, ...told });
   };
   if (kind === "comment" && value.event === "queued") Object.assign(asked, { phase: "queued", ahead: value.ahead });
   if (kind === "comment" && value.event === "candidates") value.candidates.forEach(hear);
@@ -35,7 +35,7 @@ function hearEvent(asked, kind, value) {
   if (value.error) throw new Refusal(value.error.message);
   for (const { lookback: told } of value.choices ?? []) {
     if (told?.start !== undefined) hear(told);
-    else if (told) hearChoice(asked.candidates, told);
+    else if (told) completeCandidate(asked.candidates, told);
   }
 }
 
@@ -46,7 +46,7 @@ async function ask(asked, change) {
     let ended = false;
     await readEvents(response, (kind, value) => {
       ended ||= kind === "done";
-      hearEvent(asked, kind, value);
+      handleEvent(asked, kind, value);
       change();
     });
     if (!ended) throw new Refusal("The answer broke off: the server ended it before it was whole.");
@@ -61,7 +61,7 @@ async function ask(asked, change) {
 const countOf = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;
 
 /** How far it is, in words. `cs`: the candidates as they are shown. */
-function stateInWords(asked, cs, ranking) {
+function stateText(asked, cs, ranking) {
   if (!asked) return "";
   const pruned = cs.filter((c) => c.finish === "pruned").length;
   const ended = cs.filter((c) => c.finish !== null).length - pruned;
@@ -77,14 +77,14 @@ function stateInWords(asked, cs, ranking) {
   return told[asked.phase]();
 }
 
-function endInWords(asked, cs, ranking) {
-  if (asked.phase !== "done") return stateInWords(asked, cs, ranking);
+function endText(asked, cs, ranking) {
+  if (asked.phase !== "done") return stateText(asked, cs, ranking);
   const best = ranking.candidates[ranking.order[0]];
   return `${countOf(cs.length, "answer")}, best: ${best.text.trim() || "an empty one"}`;
 }
 
 /** Why the answers are not about what is shown now; nothing if they are. */
-function staleInWords(asked, picture, question) {
+function staleText(asked, picture, question) {
   if (picture !== asked.picture) return "They are about the picture before: ask again, and see whether the answer follows.";
   return question.trim() === asked.question ? "" : "They answer the question before.";
 }

@@ -29,7 +29,7 @@ function falls(c, other) {
 }
 
 /** A word's fall in words that need no logarithm. */
-function timesLess(fall) {
+function likelihoodText(fall) {
   const times = Math.exp(Math.abs(fall));
   const size = times >= 100 ? Math.round(times).toLocaleString("en") : shown(times, times < 10 ? 1 : 0);
   return times < 1.1 ? "as likely" : `${size} × ${fall > 0 ? "less" : "more"} likely`;
@@ -55,7 +55,7 @@ function verdict(words) {
   const kept = words.length - leaning.length;
   const said = `${kept} of its ${words.length} words would be said without looking, at least half as likely with no picture at all.`;
   const row = ({ text, fall, first }) => h("li", { "data-first": first, "data-fall": fall },
-    h("span", { dir: "auto" }, text), meter(strengthOfFall(fall)), h("span", {}, timesLess(fall)));
+    h("span", { dir: "auto" }, text), meter(strengthOfFall(fall)), h("span", {}, likelihoodText(fall)));
   return h("div", { class: "verdict" },
     h("p", {}, leaning.length ? `${said} These lean on the picture most:` : said),
     h("ol", { class: "falls" }, ...leaning.slice(0, 6).map(row)));

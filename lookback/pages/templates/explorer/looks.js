@@ -43,7 +43,7 @@ function drawMapLegend(look, span, mode, { picture, seen, map }) {
 }
 
 /** The part of the picture, of nine, at which a word looked most, in words for the tip. */
-function placeInWords(look, span, mode, places) {
+function placeText(look, span, mode, places) {
   const [picture] = look.pictures;
   const seen = lookedAt(look, picture, span, mode);
   const parts = places.map((_, i) => {
@@ -123,7 +123,7 @@ function listenToWords(app) {
       $("frame").dataset.word = `${index} ${span.first}`;
       $("stage").classList.add("looked");
     }
-    addToTip(word, `looked ${placeInWords(look, span, state.map, data.world.places)}`,
+    addToTip(word, `looked ${placeText(look, span, state.map, data.world.places)}`,
       ...smallMap($("frame"), asked.picture.uri, look, span, state.map));
   }
 

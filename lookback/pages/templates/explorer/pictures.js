@@ -11,7 +11,7 @@ const NOTES = {
 const ANY_PICTURE = ["Describe the picture.", "What is in the foreground?", "How many people are there?", "What is unusual here?"];
 
 /** A picture that can be drawn on a canvas, as a data URI with at most so many pixels a side. */
-function shrunk(source, width, height, largest = LARGEST, quality = 0.9) {
+function shrink(source, width, height, largest = LARGEST, quality = 0.9) {
   const canvas = h("canvas");
   fitCanvas(canvas, { width, height }, Math.min(largest, Math.max(width, height)));
   const pen = canvas.getContext("2d");
@@ -29,7 +29,7 @@ async function pictureOfFile(file) {
   } catch {
     throw new Refusal(`“${file.name || "what was pasted"}” cannot be read as a picture: a JPEG, PNG or WebP can.`, 0, "Choose a picture");
   }
-  const uri = shrunk(bitmap, bitmap.width, bitmap.height);
+  const uri = shrink(bitmap, bitmap.width, bitmap.height);
   bitmap.close();
   return { kind: "photo", uri, name: file.name || "pasted picture" };
 }
@@ -41,7 +41,7 @@ async function imageOf(uri) {
 }
 
 /** Show the camera until a photograph is taken; null if none is. */
-async function photographed() {
+async function takePhotograph() {
   let stream;
   try {
     stream = await navigator.mediaDevices.getUserMedia({ video: { width: { ideal: 1280 } } });
@@ -56,7 +56,7 @@ async function photographed() {
   return new Promise((done) => {
     let uri = null;
     $("shoot").onclick = () => {
-      uri = shrunk(video, video.videoWidth, video.videoHeight);
+      uri = shrink(video, video.videoWidth, video.videoHeight);
       dialog.close();
     };
     $("camera-cancel").onclick = () => dialog.close();
@@ -68,8 +68,8 @@ async function photographed() {
   });
 }
 
-/** Take pictures that are dropped anywhere, pasted, chosen or photographed; `take` gets a file or a picture. */
-function listenForPhotos(take, complain) {
+/** Take pictures that are dropped anywhere, pasted, chosen or takePhotograph; `take` gets a file or a picture. */
+function listenForPhotos(take, showProblem) {
   const takeFrom = (event, transfer) => {
     const files = [...(transfer?.files ?? [])];
     if (!files.length) return; // text, into a field
@@ -97,7 +97,7 @@ function listenForPhotos(take, complain) {
   $("photograph").hidden = !isPhone() && !navigator.mediaDevices?.getUserMedia;
   $("photograph").addEventListener("click", async () => {
     if (isPhone()) return $("capture").click();
-    const picture = await photographed().catch(complain);
+    const picture = await takePhotograph().catch(showProblem);
     return picture && take(picture);
   });
 }
@@ -136,7 +136,7 @@ function listenToPictures(app) {
     const mine = ++job;
     const picture = await app.attempt(get);
     if (!picture || mine !== job) return;
-    app.tell(show(picture) ?? $("picture").alt);
+    app.announce(show(picture) ?? $("picture").alt);
   }
 
   const takePhoto = (file) => take(() => (file.uri ? file : pictureOfFile(file)));
@@ -161,5 +161,5 @@ function listenToPictures(app) {
     state.question = $("question").value = chip.textContent;
     app.draw();
   });
-  listenForPhotos(takePhoto, app.complain);
+  listenForPhotos(takePhoto, app.showProblem);
 }

@@ -28,12 +28,6 @@ function cellBeside(cell, key) {
   return x >= 0 && x < 3 && y >= 0 && y < 3 ? 3 * y + x : null;
 }
 
-/** Put an element over a box of the picture: [left, top, right, bottom] in its pixels. */
-function cover(element, [left, top, right, bottom], size) {
-  const sides = { left, top, width: right - left, height: bottom - top };
-  for (const [name, pixels] of Object.entries(sides)) element.style[name] = `${100 * pixels / size}%`;
-}
-
 /** The handles over the picture. `edit(things)` gets what the reader makes of them. */
 function thingEditor(data, edit) {
   const { categories, colors, places, fewest } = data.world;

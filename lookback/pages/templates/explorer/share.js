@@ -17,7 +17,7 @@ async function pictureInLink(uri) {
   if (uri.length <= FITS) return { uri, smaller: false };
   const image = await imageOf(uri);
   for (const size of [384, 256, 192, 128]) {
-    const small = shrunk(image, image.naturalWidth, image.naturalHeight, size, 0.7);
+    const small = shrink(image, image.naturalWidth, image.naturalHeight, size, 0.7);
     if (small.length <= FITS) return { uri: small, smaller: true };
   }
   return null;
@@ -130,7 +130,7 @@ function listenToSharing(app) {
     if (link.asked) await app.begin(link.state.candidate ?? null);
     const notes = link.problems.map((one) => `The link is not all right: ${one}.`);
     if (link.smaller) notes.push("The picture in this link is smaller than the one that was asked about: answers may differ.");
-    if (notes.length) app.complain({ message: notes.join(" ") });
+    if (notes.length) app.showProblem({ message: notes.join(" ") });
   };
 
   async function copyLink() {
@@ -141,8 +141,8 @@ function listenToSharing(app) {
     const lost = picture.scene || photo ? "" : "The picture is too large for a link, and is not in it.";
     const about = photo?.smaller ? "The link has a smaller copy of the picture: answers may differ." : lost;
     flash($("copy-link"), copied ? "Copied" : "In the address");
-    app.tell(`The link is ${copied ? "copied" : "in the address bar"}. ${about}`);
-    if (about) app.complain({ message: about });
+    app.announce(`The link is ${copied ? "copied" : "in the address bar"}. ${about}`);
+    if (about) app.showProblem({ message: about });
   }
 
   async function savePicture() {
@@ -150,9 +150,9 @@ function listenToSharing(app) {
       const content = sharedAnswers(app.asked, app.ranking, state, data);
       const said = await shareAsPicture(app.asked.picture.uri, content, "lookback.png");
       flash($("save-picture"), said === "copied" ? "Copied" : "Saved");
-      app.tell(`The picture is ${said}.`);
+      app.announce(`The picture is ${said}.`);
     } catch (error) {
-      app.complain({ message: `The picture could not be drawn: ${error.message}` });
+      app.showProblem({ message: `The picture could not be drawn: ${error.message}` });
     }
   }
 

@@ -1,7 +1,7 @@
 /* Drawing a look: words, facts, the film. What is shown is a `view`: {look, picture, place (of the
    picture), word, seen, mode, cell}. */
 
-const amountOf = (value, mode) => amountText(value, mode, 2);
+const amountIn = (value, mode) => amountText(value, mode, 2);
 
 const attention = (look, { first, stop }) => mean(look.a.subarray(first, stop));
 
@@ -28,7 +28,7 @@ function shadeWords(holder, { look, picture, mode, cell }) {
   $("look").classList.toggle("by-cell", cell !== null);
   $("shaded-by").textContent = cell
     ? "Words are shaded by how much they looked at the chosen cell:" : "Words are shaded by A, their attention on all of the source:";
-  const ends = cell ? [amountOf(low, mode), amountOf(high, mode)] : [shown(low, 2), shown(high, 2)];
+  const ends = cell ? [amountIn(low, mode), amountIn(high, mode)] : [shown(low, 2), shown(high, 2)];
   [$("lightest").value, $("darkest").value] = known.length ? ends : ["", ""];
   return values;
 }
@@ -39,7 +39,7 @@ function placesOf({ picture, seen, mode }, { highest }) {
   const rows = [];
   const part = placeOf(seen.raw, picture.boxes);
   if (part) rows.push(["mostly", `${part[0]}, ${percent(part[1], 0)} of that within this quarter`]);
-  if (highest) rows.push(["brightest cell", amountOf(amount(seen, picture.boxes, highest), mode)]);
+  if (highest) rows.push(["brightest cell", amountIn(amount(seen, picture.boxes, highest), mode)]);
   const lost = sum(seen.raw) - placed;
   if (lost > 1e-6 + 1e-3 * placed) rows.push(["on tokens without a place", percent(lost, 2)]);
   return rows;
@@ -51,7 +51,7 @@ function flatOf({ seen, picture, mode }) {
   const order = [...seen.values.keys()].sort((i, j) => value(j) - value(i)).slice(0, 5);
   return [
     ["its tokens", `${picture.tokens}, whose places are not known`],
-    ["most on", order.map((k) => `token ${k + 1} (${amountOf(value(k), mode)})`).join(", ")],
+    ["most on", order.map((k) => `token ${k + 1} (${amountIn(value(k), mode)})`).join(", ")],
   ];
 }
 
@@ -80,7 +80,7 @@ function drawHere(holder, { look, cell, mode }, values, most = 6) {
     h("ol", {}, ...order.map((i) => h("li", { "data-word": i, "data-value": values[i] },
       h("span", { dir: "auto" }, look.words[i].text),
       meter(highest > 0 ? values[i] / highest : 0),
-      h("span", {}, amountOf(values[i], mode))))));
+      h("span", {}, amountIn(values[i], mode))))));
 }
 
 /** The pictures in a row, with the share of the word's attention that each has. */
@@ -113,5 +113,5 @@ function drawMapLegend({ picture, seen, mode }, map) {
   const flat = mode !== "raw" && !(top > 1);
   $("least").value = mode === "raw" ? "0" : "1 × or less";
   $("most").value = flat ? "nowhere more than usual"
-    : `${amountOf(top, mode)}${mode === "raw" ? " of its attention in one cell" : " of the usual"}`;
+    : `${amountIn(top, mode)}${mode === "raw" ? " of its attention in one cell" : " of the usual"}`;
 }

@@ -50,8 +50,7 @@ function show(look) {
     drawHere($("here"), now, values);
     $("cell").hidden = !now.cell;
     if (!now.cell) return;
-    const [left, top, right, bottom] = now.cell.map((one) => `${100 * one}%`);
-    Object.assign($("cell").style, { left, top, width: `calc(${right} - ${left})`, height: `calc(${bottom} - ${top})` });
+    cover($("cell"), now.cell, 1);
   }
 
   function draw() {
@@ -101,7 +100,7 @@ function show(look) {
     if (!cell) return;
     const value = amount(seen, picture.boxes, cell);
     $("tip").dataset.value = value;
-    $("tip").textContent = `${word === look.whole ? "the response" : `“${word.text}”`}: ${amountOf(value, mode)}${mode === "raw" ? " here" : " of the usual here"}`;
+    $("tip").textContent = `${word === look.whole ? "the response" : `“${word.text}”`}: ${amountIn(value, mode)}${mode === "raw" ? " here" : " of the usual here"}`;
     const own = $("tip").getBoundingClientRect();
     $("tip").style.left = `${Math.max(8, Math.min(event.clientX + 14, innerWidth - own.width - 8))}px`;
     $("tip").style.top = `${event.clientY + 18 + own.height > innerHeight ? event.clientY - own.height - 12 : event.clientY + 18}px`;
@@ -165,16 +164,16 @@ function show(look) {
   $("look").ariaBusy = false;
 }
 
-function complain(text) {
+function showProblem(text) {
   $("problem").hidden = false;
   $("problem").textContent = text;
 }
 
 document.documentElement.style.setProperty("--hue", document.querySelector("main").dataset.hue);
 if (!CAN_DECODE) {
-  complain("This browser cannot unpack this page (it has no DecompressionStream): open it in Chrome or Edge 80, "
+  showProblem("This browser cannot unpack this page (it has no DecompressionStream): open it in Chrome or Edge 80, "
     + "Firefox 113, Safari 16.4 or later.");
 } else {
   unpack($("block").textContent).then(({ items: [head], cut }) => show(openLook(head, cut)))
-    .catch((error) => complain(`This page is damaged: it cannot be read (${error.message})`));
+    .catch((error) => showProblem(`This page is damaged: it cannot be read (${error.message})`));
 }

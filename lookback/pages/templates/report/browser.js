@@ -40,7 +40,7 @@ function readLink(hash, runs, usual) {
 
 /** A function that writes the address once things are quiet: another item is another entry of the
     history, anything else changes the entry. `begin` says that the address is as the state is. */
-function remembered(look) {
+function addressWriter(look) {
   let timer, entry;
   const write = () => {
     const { hash, item } = look();
@@ -88,20 +88,20 @@ function browse(index) {
     const current = () => mine === job;
     $("browser").ariaBusy = true;
     try {
-      narrow();
+      listItems();
       if (!isLoaded(item())) await run().load(state.item);
       if (!current()) return;
       draw();
       await loadMatches(current);
       await loadMeans(current);
     } catch (error) {
-      complain([`This page is damaged: its items cannot be read (${error.message})`]);
+      showProblems([`This page is damaged: its items cannot be read (${error.message})`]);
     }
     if (current()) $("browser").ariaBusy = false;
   }
 
   /** The list of items that fit; where the shown one does not, the first that does is shown. */
-  function narrow() {
+  function listItems() {
     const { places, unknown } = matchingItems(run(), state);
     if ($("item").dataset.run !== run().key || places.join() !== matches.join()) {
       $("item").replaceChildren(...options(places.map((i) => {
@@ -127,15 +127,15 @@ function browse(index) {
   }
 
   async function loadMatches(current) {
-    if (!narrow()) return;
+    if (!listItems()) return;
     const before = state.item;
     let last = performance.now();
     await loadAll(run(), () => {
-      if (current() && performance.now() - last > 250) { narrow(); last = performance.now(); }
+      if (current() && performance.now() - last > 250) { listItems(); last = performance.now(); }
       return current();
     });
     if (!current()) return;
-    narrow();
+    listItems();
     await run().load(state.item);
     if (current() && (state.item !== before || ranking.item !== item())) draw();
   }
@@ -150,7 +150,7 @@ function browse(index) {
       });
       if (whole) await new Promise((go) => setTimeout(go, PATIENCE));
       if (!whole || !current()) return;
-      workOut(one, state, Object.keys(methods));
+      computeMeans(one, state, Object.keys(methods));
     }
     $("loading").textContent = "";
     if (unknown.length) drawAllMeans();
@@ -208,12 +208,12 @@ function browse(index) {
 
   /* What the reader does */
 
-  const remember = remembered(() => ({ hash: linkOf(state, run()), item: `${state.run} ${state.item}` }));
+  const remember = addressWriter(() => ({ hash: linkOf(state, run()), item: `${state.run} ${state.item}` }));
 
   function change(changes) {
     Object.assign(state, changes);
     if (state.candidate !== null && state.candidate >= state.n) state.candidate = null;
-    complain([]);
+    showProblems([]);
     update();
     remember();
   }
@@ -255,15 +255,15 @@ function browse(index) {
   async function restore(hash) {
     const { state: read, problems } = readLink(hash, runs, usual);
     Object.assign(state, read);
-    complain(problems);
+    showProblems(problems);
     remember.begin();
     await update();
     if (state.run !== read.run || state.search !== read.search) return; // the reader went on
     const { id, candidates } = runs[read.run].items[read.item];
     if (!matches.includes(read.item)) {
-      complain([...problems, `item “${id}” is not among those that the link’s search and filter find`]);
+      showProblems([...problems, `item “${id}” is not among those that the link’s search and filter find`]);
     } else if (read.candidate >= candidates?.length) {
-      complain([...problems, `candidate “${read.candidate + 1}”: item “${id}” has ${candidates.length}`]);
+      showProblems([...problems, `candidate “${read.candidate + 1}”: item “${id}” has ${candidates.length}`]);
     }
   }
 
@@ -347,7 +347,7 @@ function fill(runs, { methods, general }) {
   setColors(methods);
 }
 
-function complain(problems) {
+function showProblems(problems) {
   $("problem").hidden = !problems.length;
   $("problem").textContent = problems.join(". ");
 }

@@ -68,7 +68,7 @@ function pick(method, item, setting) {
 }
 
 /** The mean over items of the quality of a method's picks; of "random" and "oracle", too. */
-function worth(method, items, setting) {
+function meanQuality(method, items, setting) {
   return mean(items.map((item) => {
     if (method in METHODS) return item.candidates[pick(method, item, setting)].quality;
     const known = first(item, setting.n).map((c) => c.quality).filter((q) => !Number.isNaN(q));
@@ -79,14 +79,14 @@ function worth(method, items, setting) {
 const settingKey = ({ alpha, lam, n }) => [alpha, lam, n].join(" ");
 
 /** Work out the means from the items, which are all loaded; those of the last setting are kept. */
-function workOut(run, setting, methods) {
-  const means = methods.map((method) => [method, worth(method, run.items, setting)]);
-  run.worked = { key: settingKey(setting), means: Object.fromEntries(means) };
+function computeMeans(run, setting, methods) {
+  const means = methods.map((method) => [method, meanQuality(method, run.items, setting)]);
+  run.computed = { key: settingKey(setting), means: Object.fromEntries(means) };
 }
 
 /** The means by method; null where they are still to be worked out. */
 function knownMeans(run, setting) {
-  if (run.worked?.key === settingKey(setting)) return run.worked.means;
+  if (run.computed?.key === settingKey(setting)) return run.computed.means;
   const n = Math.min(setting.n, run.n);
   if (n < run.least) return {}; // of fewer a pruned run tells nothing
   const row = run.means.find(([alpha, lam, count]) =>

@@ -7,6 +7,10 @@ from numbers import Integral, Real
 from typing import Any
 
 
+class UnsupportedModelError(ValueError):
+    """A model whose visual lookback cannot be read; the message says why."""
+
+
 def one_line(text: object, most: int = 200) -> str:
     """Return a text, or an error's message, as one printable line of limited length.
 

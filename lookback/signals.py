@@ -198,7 +198,7 @@ class Candidate:
         return f"Candidate({self.index}, {self.text!r}, {len(self.signals)} tokens{score})"
 
     def _repr_html_(self) -> str:
-        from lookback.pages.notebook import candidate_html
+        from lookback.pages.tokens import candidate_html
 
         return candidate_html(self)
 
@@ -288,7 +288,7 @@ class Candidates(Sequence[Candidate]):
         return f"Candidates({len(self)} for {self.question!r})"
 
     def _repr_html_(self) -> str:
-        from lookback.pages.notebook import candidates_html
+        from lookback.pages.tokens import candidates_html
 
         return candidates_html(self)
 

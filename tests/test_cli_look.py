@@ -14,8 +14,8 @@ from toy_engine import ToyEngine
 
 from lookback.cli.look import find_rows, look_dict, parse_layers, show_look
 from lookback.engines import ENGINES, EngineKind
+from lookback.looks.heat_map import find_place
 from lookback.looks.look import Picture
-from lookback.looks.regions import find_place
 
 TOY = ("--engine", "toy")  # registered by the import
 NO_MODEL = ("--model", "/no/such/model")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from made_looks import grid_boxes
 
-from lookback.looks.regions import PARTS, Place, find_place, inside, mass
+from lookback.looks.heat_map import PARTS, Place, find_place, inside, mass
 
 
 def counted(boxes, region, fine=200):

@@ -71,7 +71,6 @@ REST = (
 )
 IN_A_BROWSER = (
     "tests/annotation/test_annotate_page.py::test_buttons_saved_file_and_the_study",
-    "tests/demo/test_demo_page.py::test_it_ranks_as_python_does",
     "tests/pages/test_look_page.py::test_each_cell_has_the_number_that_python_has",
     "tests/report/test_report_page.py::test_it_ranks_as_python_does",
     "tests/server/test_explorer_page.py::test_answers_are_the_engines",

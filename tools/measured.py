@@ -1,7 +1,13 @@
-"""How good each scorer's picks are on each Scenes task: from runs to measured.json, for the demo.
+"""How good each scorer's picks are on each Scenes task: from runs to measured.json, for README.md.
 
 `make reproduce` does this at its end; `python -m tools.measured DIR` for runs that exist. The
-numbers are those of the study `main` on the same runs. README.md has them as a table.
+numbers are those of the study `main` on the same runs. README.md has them as a table. The file has
+
+weights    the fingerprint of the embedded model that answered
+n, items   answers per item, items per task
+tasks      by name: `scorers`: {scorer: [per cent, low, high]}, the interval that of 95 %; `apart`:
+           how many items the rule of `lookback demo` takes, and on how many LookBack is ahead
+leads      LookBack's lead over each, mean over the tasks: {scorer: [points, low, high]}
 """
 
 import argparse
@@ -13,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from lookback.benchmarks.base import GENERATED
-from lookback.demo.asked import N, differ
-from lookback.demo.measured import FILE, SHOWN
+from lookback.cli.demo import N, differ
 from lookback.runs import Run
 from lookback.scores.formula import Array
 from lookback.studies.common.selection import (
@@ -26,6 +31,7 @@ from lookback.studies.common.selection import (
 )
 from tools import blocks
 
+FILE = Path(__file__).parent / "measured.json"
 NAMES = {
     "lookback": "LookBack",
     "mean_log_prob": "mean log p",
@@ -63,14 +69,14 @@ def measure(runs: Sequence[tuple[Run, Run]]) -> dict[str, Any]:
         for seed, ((run, _), found) in enumerate(zip(runs, picks, strict=True))
     }
     content = {"weights": weights.pop(), "n": N, "items": items.pop(), "tasks": tasks}
-    return content | {"leads": {name: _lead(picks, name) for name in SHOWN if name != "lookback"}}
+    return content | {"leads": {name: _lead(picks, name) for name in NAMES if name != "lookback"}}
 
 
 def _outcomes(run: Run, greedy: Run) -> dict[str, Array]:
-    """(items,) of each of `SHOWN`: the quality of what it picks."""
+    """(items,) of each of `NAMES`: the quality of what it picks."""
     return {
         name: greedy_outcome(run, greedy) if name == GREEDY else outcome(run, name, N)
-        for name in SHOWN
+        for name in NAMES
     }
 
 
@@ -80,7 +86,6 @@ def _task(run: Run, picks: Mapping[str, Array], seed: int) -> dict[str, Any]:
     taken = [one > other for one, other, best in triples if differ(one, other, best)]
     return {
         "scorers": {name: _numbers([values], [seed]) for name, values in picks.items()},
-        "gain": _numbers([picks["lookback"] - picks["random"]], [seed]),
         "apart": [len(taken), sum(taken)],
     }
 
@@ -101,6 +106,16 @@ def write(runs: Path, file: Path = FILE) -> None:
     """Measure the runs of a folder that `make reproduce` made."""
     found = measure([(Run(runs / task), Run(runs / f"{task}-greedy")) for task in GENERATED])
     file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def fairness(task: str, file: Path = FILE) -> str:
+    """Say which way items go that the demo's rule takes: one of them is not the rule."""
+    data = json.loads(file.read_text(encoding="utf-8"))
+    taken, ahead = data["tasks"][task]["apart"]
+    return (
+        f"{taken} of {data['items']} items are like this: LookBack is ahead on {ahead} of them, "
+        f"self-certainty on {taken - ahead}."
+    )
 
 
 def readme_table(file: Path = FILE) -> str:

@@ -15,14 +15,22 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from lookback.benchmarks.base import get_benchmark
-from lookback.demo import TASK
-from lookback.demo.asked import APART, FIRST, SCORERS, Asked, ask, find
-from lookback.demo.measured import Measured, read_measured
-from lookback.demo.page import wrong_tokens
+from lookback.cli.demo import (
+    APART,
+    FIRST,
+    SCORERS,
+    TASK,
+    Asked,
+    ask,
+    ask_greedily,
+    find,
+    verdict,
+)
 from lookback.pages import clean, image_uri
 from lookback.pages.tokens import color, shades
 from lookback.scores.base import get_scorer
 from lookback.signals import Candidate
+from tools.measured import fairness
 
 WIDTH = 1000
 SCENE = 300
@@ -33,9 +41,8 @@ LINE = 38
 COLUMNS = int((WIDTH - RIGHT - 56) / CHARACTER)
 SANS = "'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif"
 MONO = "Menlo, Consolas, 'DejaVu Sans Mono', monospace"
-DRAWN = ("lookback", "mean_log_prob", "self_certainty")
 INK, MUTED, LINES = "#22252a", "#5f646d", "#d9d5cb"
-VERDICTS = {"right": "#15803d", "wrong": "#b45309", "partly": "#b45309"}
+GOOD, BAD = "#15803d", "#b45309"
 
 
 class Word(NamedTuple):
@@ -45,7 +52,6 @@ class Word(NamedTuple):
     column: int
     text: str
     shade: float
-    wrong: bool
 
 
 def lay_out(tokens: tuple[str, ...], columns: int) -> list[tuple[int, int]]:
@@ -68,30 +74,28 @@ def lay_out(tokens: tuple[str, ...], columns: int) -> list[tuple[int, int]]:
     return places
 
 
-def words_of(asked: Asked, candidate: Candidate) -> list[Word]:
+def words_of(candidate: Candidate) -> list[Word]:
     """An answer's tokens with their places, shaded by A_t within the answer."""
-    wrong = wrong_tokens(candidate.tokens, asked.wrong[candidate.index])
     places = lay_out(candidate.tokens, COLUMNS)
     strengths = shades(candidate.visual_lookback).tolist()
-    rows = zip(places, candidate.tokens, strengths, wrong, strict=True)
-    return [Word(*place, text.strip(), shade, bad) for place, text, shade, bad in rows]
+    rows = zip(places, candidate.tokens, strengths, strict=True)
+    return [Word(*place, text.strip(), shade) for place, text, shade in rows]
 
 
-def result_svg(asked: Asked, tried: int, measured: Measured) -> str:
+def result_svg(asked: Asked, greedy: tuple[str, float], tried: int) -> str:
     """The picture of an item.
 
     Args:
         asked: the item and its answers.
+        greedy: what greedy decoding says, and its quality.
         tried: how many items were asked for it.
-        measured: the tasks' numbers.
     """
     root = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg", role="img")
     card = _add(root, "rect", x=1, y=1, rx=16, fill="#fffdf9", stroke=LINES, stroke_width=2)
     bottom = 24
-    for scorer in DRAWN:
+    for scorer in SCORERS:
         bottom = _pick(root, asked, scorer, bottom)
-    lines = list(_captions(asked, tried, measured))
-    bottom = _caption(root, lines, max(bottom, _scene(root, asked)))
+    bottom = _caption(root, list(_captions(greedy, tried)), max(bottom, _scene(root, asked)))
     card.attrib |= {"width": str(WIDTH - 2), "height": str(bottom - 2)}
     root.attrib |= {"viewBox": f"0 0 {WIDTH} {bottom}", "font-family": SANS, "fill": INK}
     ElementTree.indent(root)
@@ -113,9 +117,8 @@ def _scene(root: ElementTree.Element, asked: Asked) -> int:
     uri, side = image_uri(asked.item.image), {"width": SCENE, "height": SCENE}
     _add(root, "image", x=LEFT, y=32, href=uri, style="image-rendering:pixelated", **side)
     _add(root, "rect", x=LEFT, y=32, fill="none", stroke=LINES, **side)
-    count = f"{asked.right} of {len(asked.candidates)} answers are right"
     question = [(line, {"font_weight": "bold"}) for line in wrap(asked.item.question, 22)]
-    lines: list[tuple[str, dict[str, str]]] = [*question, (count, {"fill": MUTED})]
+    lines: list[tuple[str, dict[str, str]]] = [*question, (asked.right, {"fill": MUTED})]
     for number, (line, style) in enumerate(lines):
         _add(root, "text", line, x=LEFT, y=SCENE + 66 + 30 * number, font_size=21, **style)
     return SCENE + 66 + 30 * len(lines)
@@ -123,8 +126,9 @@ def _scene(root: ElementTree.Element, asked: Asked) -> int:
 
 def _pick(root: ElementTree.Element, asked: Asked, scorer: str, top: int) -> int:
     """A scorer's card; where it ends."""
-    candidate, verdict = asked.picks[scorer], asked.verdict(asked.picks[scorer].index)
-    words = words_of(asked, candidate)
+    candidate = asked.picks[scorer]
+    quality = asked.quality[candidate.index]
+    words = words_of(candidate)
     height = 118 + LINE * words[-1].line + LINE
     full = get_scorer(scorer).color
     size = {"width": WIDTH - RIGHT - 24, "height": height}
@@ -132,7 +136,7 @@ def _pick(root: ElementTree.Element, asked: Asked, scorer: str, top: int) -> int
     left, base = RIGHT + 18, top + 36
     head = _add(root, "text", x=left, y=base, font_size=22, font_weight="bold")
     _add(head, "tspan", f"{SCORERS[scorer]} picks", fill=full)
-    _add(head, "tspan", f"{verdict.mark} {verdict.words}", dx=14, fill=VERDICTS[verdict.kind])
+    _add(head, "tspan", verdict(quality), dx=14, fill=GOOD if quality >= 1 else BAD)
     _draw(root, words, left, base + 44)
     below = {"x": left, "y": top + height - 20, "font_size": 18, "fill": MUTED}
     _add(root, "text", _numbers(asked, candidate), **below)
@@ -151,27 +155,12 @@ def _draw(root: ElementTree.Element, words: list[Word], left: float, base: float
         _add(group, "rect", x=round(x, 1), y=y - 23, **behind)
         fitted = {"textLength": wide, "lengthAdjust": "spacingAndGlyphs"}
         _add(group, "text", word.text, x=round(x, 1), y=y, **fitted)
-        if word.wrong:
-            _add(
-                group,
-                "path",
-                d=_wave(x, y + 6, wide),
-                fill="none",
-                stroke="#b45309",
-                stroke_width=2,
-            )
-
-
-def _wave(x: float, y: float, wide: float) -> str:
-    """A wavy line, as under a misspelt word."""
-    steps = max(1, round(wide / 6))
-    return f"M{x:.1f} {y:.0f}" + "".join(f" q3 {4 if i % 2 else -4} 6 0" for i in range(steps))
 
 
 def _numbers(asked: Asked, candidate: Candidate) -> str:
     """All scores of an answer, so that each pick can be compared by each."""
-    values = (asked.candidates.scores(scorer)[candidate.index] for scorer in DRAWN)
-    told = (f"{SCORERS[s]} {value:.2f}" for s, value in zip(DRAWN, values, strict=True))
+    values = (asked.candidates.scores(scorer)[candidate.index] for scorer in SCORERS)
+    told = (f"{SCORERS[s]} {value:.2f}" for s, value in zip(SCORERS, values, strict=True))
     return " · ".join(told).replace(" -", " −")
 
 
@@ -182,15 +171,15 @@ def _caption(root: ElementTree.Element, lines: Sequence[str], top: int) -> int:
     return top + 26 + 30 * len(lines) + 4
 
 
-def _captions(asked: Asked, tried: int, measured: Measured) -> Iterator[str]:
+def _captions(greedy: tuple[str, float], tried: int) -> Iterator[str]:
     """What greedy decoding says, what is shaded, and how the item was picked."""
-    once = f"“{shorten(asked.greedy, 45, placeholder='…')}” ({asked.greedy_verdict.words})"
+    text, quality = greedy
+    once = f"“{shorten(text, 45, placeholder='…')}” ({verdict(quality)[2:]})"
     yield f"Asked once, by greedy decoding, it says {once}."
-    wrong = " Underlined: named, but not there." if any(asked.wrong) else ""
-    yield f"Shaded: attention on the image.{wrong}"
+    yield "Shaded: attention on the image."
     yield f"An example: the first held-out scene, from number {FIRST} on, on which LookBack or"
     yield f"self-certainty picks the best, the other one {APART} or more below it ({tried} asked)."
-    yield measured.fairness()
+    yield fairness(TASK)
 
 
 def main() -> None:
@@ -202,10 +191,8 @@ def main() -> None:
     given = parser.parse_args()
     engine, benchmark = lookback.load(quiet=True), get_benchmark(TASK)
     asked, tried = find(lambda place: ask(engine, benchmark, place, 42))
-    measured = read_measured(benchmark.name, engine.identity().weights)
-    if isinstance(measured, str):
-        raise SystemExit(f"pictures: {measured}")
-    given.out.write_text(result_svg(asked, tried, measured), encoding="utf-8")
+    greedy = ask_greedily(engine, benchmark, asked.item)
+    given.out.write_text(result_svg(asked, greedy, tried), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ image, another image), greedy answers, and runs of 5 candidates with two more se
 studies and one page.
 Stopped at any point, the same command goes on where it was. With --docs the tables in
 docs/reproduction.md, and the figures beside it, are replaced by the new ones, and the numbers that
-the demo tells (lookback/demo/measured.json) and the tables of README.md and docs/choosing.md with
+the demo tells (tools/measured.json) and the tables of README.md and docs/choosing.md with
 them; the words stay.
 
 With --model FOLDER, another training of the embedded model: only the runs that the main table

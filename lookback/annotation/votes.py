@@ -35,7 +35,7 @@ def is_swapped(study: str, rater: str, set_: int, case: int) -> bool:
     """Whether a rater sees the second answer of a case as A.
 
     FNV-1a over the names, then the last steps of MurmurHash3: FNV's lowest bit alone is no more
-    than the parity of the bytes. `templates/annotate/sides.js` is the same.
+    than the parity of the bytes. `templates/annotate/store.js` is the same.
     """
     state = 0x811C9DC5
     for byte in f"{study}\n{rater}\n{set_}\n{case}".encode():

@@ -36,9 +36,8 @@ if TYPE_CHECKING:
 
     from lookback.conversations import Conversation
     from lookback.engines import Engine
-    from lookback.looks.look import Look, Relative
-    from lookback.looks.picture import Picture
-    from lookback.looks.regions import Place
+    from lookback.looks.heat_map import Place
+    from lookback.looks.look import Look, Picture, Relative
     from lookback.looks.words import Word
     from lookback.signals import Candidate
 
@@ -225,7 +224,7 @@ def _place(look: Look, picture: Picture, word: Word, relative: Relative) -> Plac
     """Return where a word looked most; with `relative`, where it looked more than usual."""
     import numpy as np
 
-    from lookback.looks.regions import find_place
+    from lookback.looks.heat_map import find_place
 
     if picture.boxes is None:
         return None

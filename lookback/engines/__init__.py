@@ -12,13 +12,13 @@ from lookback.engines.base import Ability as Ability
 from lookback.engines.base import AbilityError as AbilityError
 from lookback.engines.base import Engine as Engine
 from lookback.engines.base import Identity as Identity
-from lookback.engines.base import UnsupportedModelError as UnsupportedModelError
 from lookback.engines.base import optional_settings as optional_settings
 from lookback.engines.base import refuse as refuse
 from lookback.engines.base import require as require
 from lookback.engines.common.options import Progress as Progress
 from lookback.engines.common.options import check_rows as check_rows
 from lookback.engines.common.options import check_sampling as check_sampling
+from lookback.errors import UnsupportedModelError as UnsupportedModelError
 from lookback.registry import PluginError, Registry, SettingError, did_you_mean
 
 if TYPE_CHECKING:

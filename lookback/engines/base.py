@@ -78,10 +78,6 @@ PREFIX_BYTES = 2**30
 """Memory for the keys of prompts that are kept, unless another limit is given."""
 
 
-class UnsupportedModelError(ValueError):
-    """A model whose visual lookback cannot be read; the message says why."""
-
-
 class AbilityError(ValueError):
     """Something needs what an engine cannot do; the message names both."""
 

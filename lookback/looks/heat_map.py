@@ -1,8 +1,12 @@
-"""Weights of boxes as a map of pixels, and the map as colours on a picture. NumPy alone."""
+"""Weights of boxes as a map of pixels, its colours on a picture, and sums over parts of a picture.
+
+A vision token's weight lies evenly on its box, whatever the layout. The pages compute the same
+(pages/templates/common/heat_map.js) and are tested against this. NumPy alone.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +15,9 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Map = NDArray[np.float64]
+Numbers = NDArray[Any]
+Region = tuple[float, float, float, float]
+"""Left, top, right, bottom, as shares of the width and the height."""
 
 COLORS = np.array(
     [[0, 0, 60], [90, 20, 130], [190, 50, 100], [245, 125, 30], [255, 205, 60], [255, 255, 200]]
@@ -33,9 +40,9 @@ def paint(boxes: ArrayLike, weights: ArrayLike, size: tuple[int, int]) -> Map:
         weights: (K,).
         size: width and height in pixels.
     """
-    given, values = np.asarray(boxes, np.float64), np.asarray(weights, np.float64)
-    placed = ~np.isnan(given).any(1)
-    scaled = given[placed] * np.tile(np.array(size, np.float64), 2)
+    shares, values = np.asarray(boxes, np.float64), np.asarray(weights, np.float64)
+    placed = ~np.isnan(shares).any(1)
+    scaled = shares[placed] * np.tile(np.array(size, np.float64), 2)
     width, height = size
     if not len(scaled):
         return np.zeros((height, width))
@@ -45,19 +52,19 @@ def paint(boxes: ArrayLike, weights: ArrayLike, size: tuple[int, int]) -> Map:
     density = np.zeros((len(rows), len(columns)))
     areas = (scaled[:, 2] - scaled[:, 0]) * (scaled[:, 3] - scaled[:, 1])
     np.add.at(density, (row.reshape(-1), column.reshape(-1)), values[placed] / areas)
-    found: Map = _overlaps(rows, height).T @ density @ _overlaps(columns, width)
-    return found
+    heat: Map = _overlaps(rows, height).T @ density @ _overlaps(columns, width)
+    return heat
 
 
 def _overlaps(spans: Map, length: int) -> Map:
     """(S, length): how much of each pixel lies between a span's ends."""
     pixels = np.arange(length)
-    found: Map = np.minimum(spans[:, 1:], pixels + 1) - np.maximum(spans[:, :1], pixels)
-    return found.clip(0.0, 1.0)
+    covered: Map = np.minimum(spans[:, 1:], pixels + 1) - np.maximum(spans[:, :1], pixels)
+    return covered.clip(0.0, 1.0)
 
 
 def strengths(values: Map, floor: float = 0.0) -> Map:
-    """A map as numbers from 0, for the floor and below, to 1 for its highest; 0 if none is above.
+    """Scale a map: 0 for the floor and below, 1 for its highest value; 0 if none is above.
 
     Args:
         values: the map.
@@ -70,13 +77,13 @@ def strengths(values: Map, floor: float = 0.0) -> Map:
 
 
 def colors(strength: Map) -> Map:
-    """The colour of each strength, (..., 3), from 0 to 255."""
+    """Return the colour of each strength, (..., 3), from 0 to 255."""
     at = np.linspace(0, 1, len(COLORS))
     return np.stack([np.interp(strength, at, COLORS[:, i]) for i in range(3)], axis=-1)
 
 
 def overlay(image: Image, strength: Map) -> Image:
-    """A picture, grey and dimmed, with the heat on it: bright on any picture, light or dark.
+    """Return a picture, grey and dimmed, with the heat on it: bright on any picture.
 
     Args:
         image: the picture.
@@ -91,3 +98,51 @@ def overlay(image: Image, strength: Map) -> Image:
     cover = STRONGEST * np.sqrt(strength)[..., None]
     mixed = (1 - cover) * below + cover * colors(strength)
     return pil.fromarray(np.rint(mixed).astype(np.uint8))
+
+
+PARTS: dict[str, Region] = {
+    "top left": (0, 0, 0.5, 0.5),
+    "top right": (0.5, 0, 1, 0.5),
+    "bottom left": (0, 0.5, 0.5, 1),
+    "bottom right": (0.5, 0.5, 1, 1),
+    "middle": (0.25, 0.25, 0.75, 0.75),
+}
+"""What places are called: each a quarter of the picture, so that an even look has 25 % in each."""
+
+
+class Place(NamedTuple):
+    """The part of a picture with the most attention, and its share of what lies on any place."""
+
+    part: str
+    share: float
+
+
+def inside(boxes: Numbers, region: Region) -> Numbers:
+    """Return which share of each box lies in a region, (K,); 0 for one that has no place."""
+    left, top, right, bottom = np.asarray(boxes, dtype=np.float64).T
+    wide = np.minimum(right, region[2]) - np.maximum(left, region[0])
+    high = np.minimum(bottom, region[3]) - np.maximum(top, region[1])
+    area = (right - left) * (bottom - top)
+    shared = np.clip(wide, 0, None) * np.clip(high, 0, None)
+    shares: Map = np.divide(shared, area, out=np.zeros(len(boxes)), where=area > 0)  # not of NaN
+    return shares
+
+
+def mass(weights: Numbers, boxes: Numbers, region: Region) -> float:
+    """Return the weight that lies in a region: the heat map's integral over it."""
+    return float(np.asarray(weights, dtype=np.float64) @ inside(boxes, region))
+
+
+def find_place(weights: Numbers, boxes: Numbers) -> Place | None:
+    """Return the part of the picture with the most weight; None if no weight has a place.
+
+    Args:
+        weights: (K,), of one picture's tokens.
+        boxes: (K, 4), what they saw.
+    """
+    whole = mass(weights, boxes, (0, 0, 1, 1))
+    if not whole > 0:
+        return None
+    shares = {name: mass(weights, boxes, region) / whole for name, region in PARTS.items()}
+    best = max(shares, key=lambda name: shares[name])
+    return Place(best, shares[best])

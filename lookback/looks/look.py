@@ -16,22 +16,76 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lookback.looks.heat_map import Map, overlay, paint, strengths
-from lookback.looks.picture import Floats as Floats
-from lookback.looks.picture import Picture as Picture
-from lookback.looks.picture import Places as Places
-from lookback.looks.picture import readonly
 from lookback.looks.words import Word, find_phrase, find_words
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-
+Floats = NDArray[np.float32]
+Places = NDArray[np.intp]
 What = int | slice | str | None
 """Which tokens of a response: one by its number, some, those that spell a word; None for all."""
 Relative = bool | Literal["tokens", "prompt"]
 
 FAINT = 0.01
 """Added to both sides of what is divided, as a share of the mean weight that is divided by."""
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """One image, or one frame of a video, and the source's tokens that stand for it.
+
+    Attributes:
+        name: how `source=` calls it, e.g. "image:0"; a frame has its number behind, "video:0/3".
+        image: as it was given, RGB.
+        columns: (K,), which columns of `Look.weights` belong to it.
+        boxes: (K, 4), what each of them saw: left, top, right, bottom as shares of the image's
+            width and height; NaN for a token that stands for no place (a row's end, a padded
+            tile). None if the model's layout is not known: there is no map then.
+        grids: what the model saw, as rows and columns of places in `columns` (-1 for none): one
+            for a plain grid, one for all tiles and one for the thumbnail of a tiled image.
+    """
+
+    name: str
+    image: Image
+    columns: Places
+    boxes: Floats | None = None
+    grids: tuple[Places, ...] = ()
+
+    def __post_init__(self) -> None:
+        columns = readonly(self.columns, np.intp)
+        if columns.ndim != 1:
+            raise ValueError(f"{self.name}: columns have the shape {columns.shape}, must be (K,)")
+        object.__setattr__(self, "columns", columns)
+        grids = tuple(readonly(grid, np.intp) for grid in self.grids)
+        for grid in grids:
+            if grid.ndim != 2 or not ((grid >= -1) & (grid < len(columns))).all():
+                raise ValueError(
+                    f"{self.name}: a grid is rows and columns of places in {len(columns)} columns, "
+                    f"-1 for none; this one has the shape {grid.shape}"
+                )
+        object.__setattr__(self, "grids", grids)
+        if self.boxes is not None:
+            object.__setattr__(self, "boxes", _boxes(self.name, self.boxes, len(columns)))
+
+    def __repr__(self) -> str:
+        width, height = self.image.size
+        grids = " and ".join("{} by {}".format(*grid.shape) for grid in self.grids)
+        known = "no known layout" if self.boxes is None else grids or "no grid"
+        return f"Picture({self.name!r}, {width}x{height}, {len(self.columns)} tokens, {known})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain lists and numbers, ready for JSON; no pixels."""
+        boxes = None
+        if self.boxes is not None:
+            boxes = [None if np.isnan(box).any() else box.tolist() for box in self.boxes]
+        return {
+            "name": self.name,
+            "size": list(self.image.size),
+            "columns": self.columns.tolist(),
+            "boxes": boxes,
+            "grids": [grid.tolist() for grid in self.grids],
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,24 +136,24 @@ class Look:
                     f"baseline has the shape {baseline.shape}, the weights have {weights.shape}"
                 )
             object.__setattr__(self, "baseline", baseline)
-        for one in self.pictures:
-            if len(one.columns) and not 0 <= one.columns.min() <= one.columns.max() < self.source:
-                raise ValueError(f"{one.name} has columns that are not among {self.source}")
+        for picture in self.pictures:
+            if any(not 0 <= column < self.source for column in picture.columns):
+                raise ValueError(f"{picture.name} has columns that are not among {self.source}")
 
     @property
     def source(self) -> int:
-        """How many tokens the source has: V."""
+        """Return how many tokens the source has: V."""
         return int(self.weights.shape[1])
 
     def __repr__(self) -> str:
         return f"Look({self.text!r}, {len(self.tokens)} tokens on {self.source}, {self.pictures})"
 
     def words(self) -> list[Word]:
-        """The words of the response: (text, slice of tokens, whether it has content)."""
+        """Return the words of the response: (text, slice of tokens, whether it has content)."""
         return find_words(self.tokens)
 
     def tokens_of(self, what: What) -> slice:
-        """Which tokens are meant.
+        """Return which tokens are meant.
 
         Args:
             what: a token's number, a slice, a word or phrase (its first occurrence, whole words, in
@@ -123,7 +177,7 @@ class Look:
         return slice(int(what) % count, int(what) % count + 1)
 
     def row(self, what: What = None, relative: Relative = False) -> NDArray[np.float64]:
-        """(V,): what some tokens pay to each source token, on average.
+        """Return what some tokens pay to each source token, on average: (V,).
 
         Args:
             what: as for `tokens_of`.
@@ -138,11 +192,11 @@ class Look:
         A cell without a token has 0. There is none for a picture whose layout is not known.
         """
         row = self.row(t)
-        found = []
-        for one in self.pictures:
-            values = np.append(row[one.columns], 0.0)  # the place -1
-            found += [values[grid] for grid in one.grids]
-        return found
+        values = []
+        for picture in self.pictures:
+            cells = np.append(row[picture.columns], 0.0)  # the place -1
+            values += [cells[grid] for grid in picture.grids]
+        return values
 
     def heatmap(self, what: What = None, picture: int | str = 0, relative: Relative = False) -> Map:
         """Where some tokens looked, as a map of a picture's size: (height, width).
@@ -171,26 +225,21 @@ class Look:
             )
         size, columns = shown.image.size, shown.columns
         part, usual = self._sides(what, relative)
-        found = paint(shown.boxes, part[columns], size)
+        heat = paint(shown.boxes, part[columns], size)
         if usual is None:
-            return found
+            return heat
         below = paint(shown.boxes, usual[columns], size)
-        return np.divide(found, below, out=np.zeros_like(found), where=below > 0)
+        return np.divide(heat, below, out=np.zeros_like(heat), where=below > 0)
 
     def overlay(
         self, what: What = None, picture: int | str = 0, relative: Relative = False
     ) -> Image:
-        """The picture, dimmed, with the heat of `heatmap` on it; brightest where that is highest.
+        """Return the picture, dimmed, with the heat of `heatmap` (same arguments) on it.
 
         What is relative shows heat only where it is above 1: more than usual.
-
-        Args:
-            what: as for `heatmap`.
-            picture: as for `heatmap`.
-            relative: as for `heatmap`.
         """
-        found = self.heatmap(what, picture, relative)
-        return overlay(self._picture(picture).image, strengths(found, 1.0 if relative else 0.0))
+        heat = self.heatmap(what, picture, relative)
+        return overlay(self._picture(picture).image, strengths(heat, 1.0 if relative else 0.0))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a page to explore ("look.html") or a strip of overlays ("look.png")."""
@@ -199,7 +248,7 @@ class Look:
         save(self, path)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, ready for JSON; pictures without their pixels."""
+        """Return plain lists and numbers, ready for JSON; pictures without their pixels."""
         return {
             "text": self.text,
             "token_ids": self.token_ids.tolist(),
@@ -241,12 +290,32 @@ class Look:
         return part + faint, usual + faint
 
 
-def _weights(name: str, values: Any, tokens: int) -> Floats:
-    """(tokens, V), checked.
+def readonly(values: Any, dtype: type) -> NDArray[Any]:
+    """Return a copy that cannot be changed."""
+    array: NDArray[Any] = np.array(values, dtype=dtype)
+    array.setflags(write=False)
+    return array
 
-    Raises:
-        ValueError: they are of another shape, or one is no weight.
-    """
+
+def _boxes(name: str, values: Any, count: int) -> Floats:
+    """Return boxes as (count, 4); raise ValueError if one is no part of a picture."""
+    boxes: Floats = np.array(values, dtype=np.float32)
+    if boxes.shape != (count, 4):
+        raise ValueError(f"{name}: boxes have the shape {boxes.shape}, must be ({count}, 4)")
+    left, top, right, bottom = boxes.T
+    inside = (boxes >= -1e-4).all(1) & (boxes <= 1 + 1e-4).all(1)
+    wrong = ~np.isnan(boxes).all(1) & ~(inside & (left < right) & (top < bottom))
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        raise ValueError(
+            f"{name}: box {k} is {boxes[k].tolist()}: left, top, right and bottom must be shares "
+            "of the picture in this order, from 0 to 1, or all NaN"
+        )
+    return readonly(boxes.clip(0, 1), np.float32)
+
+
+def _weights(name: str, values: Any, tokens: int) -> Floats:
+    """Return weights as (tokens, V); raise ValueError if one is no weight."""
     array: Floats = readonly(values, np.float32)
     if array.ndim != 2 or len(array) != tokens:
         raise ValueError(
@@ -269,5 +338,5 @@ def rounded(values: NDArray[Any]) -> NDArray[np.float32]:
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     cut = WHOLE - BITS
     half = np.uint32(1 << (cut - 1))
-    found: NDArray[np.float32] = ((bits + half) >> cut << cut).view(np.float32)
-    return found
+    kept: NDArray[np.float32] = ((bits + half) >> cut << cut).view(np.float32)
+    return kept

@@ -52,20 +52,20 @@ class Word(NamedTuple):
 
 
 def find_words(tokens: Sequence[str]) -> list[Word]:
-    """The words that some tokens spell, in order.
+    """Return the words that some tokens spell, in order.
 
     In scripts that are written without blanks, a word is what one token has of it.
     """
     written, ends = "".join(tokens), _ends(tokens)
-    found = []
+    words = []
     for start, stop in _spans(tokens):
         word = written[start:stop]
-        found.append(Word(word, _tokens_of(tokens, ends, start, stop), _has_content(word)))
-    return found
+        words.append(Word(word, _tokens_of(tokens, ends, start, stop), _has_content(word)))
+    return words
 
 
 def find_phrase(tokens: Sequence[str], phrase: str) -> slice:
-    """The tokens that spell the first occurrence of a phrase: whole words, in any case.
+    """Return the tokens of the first occurrence of a phrase: whole words, in any case.
 
     Raises:
         ValueError: it is not there.
@@ -102,7 +102,6 @@ def _tokens_of(tokens: Sequence[str], ends: list[int], start: int, stop: int) ->
 
 
 def _spans(tokens: Sequence[str]) -> list[tuple[int, int]]:
-    """Where each word begins and ends."""
     written, borders = "".join(tokens), set(_ends(tokens))
     spans: list[tuple[int, int]] = []
     start = None
@@ -123,7 +122,6 @@ def _parts(written: str, i: int, borders: set[int]) -> bool:
 
 
 def _is_word(written: str, i: int) -> bool:
-    """Whether the character at i is of a word."""
     character = written[i]
     if _is_letter(character):
         return True

@@ -1,8 +1,8 @@
 """The one home of pages: templates, escaping, and pictures that travel inside a page.
 
 A page is one file that needs no network. Its texts come from models and from anybody's files, so
-the templates (Jinja2, in templates/) escape every value; only `Markup` goes in as it is. Used by
-the report, by studies, by notebooks and by the demo.
+the templates (Jinja2, in templates/) escape every value; only `Markup` goes in as it is. Scripts
+and styles that several pages use are in templates/common/; a page lists those that it needs.
 """
 
 from __future__ import annotations
@@ -34,12 +34,7 @@ _CONTROLS = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0)} - {*map(ord, "\t\n\
 
 
 def render(template: str, **values: Any) -> str:
-    """A page, or a part of one.
-
-    Args:
-        template: its path below templates/.
-        values: what the template names; one that is missing is an error.
-    """
+    """Render a template by its path below templates/; a value that it names must be there."""
     return ENVIRONMENT.get_template(template).render(values)
 
 
@@ -60,7 +55,7 @@ def check_writable(target: Path) -> None:
 
 
 def clean(text: object) -> str:
-    """Text that a page can hold.
+    """Return text that a page can hold.
 
     Lone surrogates, which no encoding can carry, become U+FFFD, and so do control characters,
     which HTML does not allow. Templates do this to every value.
@@ -69,12 +64,12 @@ def clean(text: object) -> str:
 
 
 def data_uri(kind: str, data: bytes) -> str:
-    """A file inside a page; `kind` is its MIME type."""
+    """Return a file as it stands inside a page; `kind` is its MIME type."""
     return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
 
 
 def image_uri(image: Image, largest: int = 512) -> str:
-    """An image inside a page: as PNG if it is small, else as WebP.
+    """Return an image as it stands inside a page: as PNG if it is small, else as WebP.
 
     Args:
         image: of any mode; transparency is lost.
@@ -87,31 +82,32 @@ def image_uri(image: Image, largest: int = 512) -> str:
 
 
 def encoded(image: Image, form: str = "png", **settings: Any) -> bytes:
-    """An image as the bytes of a file; as PNG, without loss."""
+    """Return an image as the bytes of a file; as PNG, without loss."""
     buffer = io.BytesIO()
     image.save(buffer, form, **settings)
     return buffer.getvalue()
 
 
 def _finalize(value: object) -> object:
-    """Every value that a template shows passes here before it is escaped."""
+    """Clean every value that a template shows, before it is escaped."""
     return value if isinstance(value, Markup) else clean(value)
 
 
-def _source(path: str) -> Markup:
-    """A stylesheet or script of ours, to stand inside a page as it is."""
-    assert ENVIRONMENT.loader is not None
-    return Markup(ENVIRONMENT.loader.get_source(ENVIRONMENT, path)[0])
+def _source(*paths: str) -> Markup:
+    """Return stylesheets or scripts of ours, to stand inside a page as they are."""
+    loader = ENVIRONMENT.loader
+    assert loader is not None
+    return Markup("").join(Markup(loader.get_source(ENVIRONMENT, path)[0]) for path in paths)
 
 
 def _prose(text: str) -> Markup:
-    """A sentence with `code` as code."""
+    """Return a sentence with `code` as code."""
     safe = str(escape(clean(text)))  # as str: of Markup, the tags would be escaped as they come in
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", safe))
 
 
 def _breakable(text: str) -> Markup:
-    """Any text, with a place to break a line in every `UNBROKEN` characters without a blank."""
+    """Add a place to break a line after every `UNBROKEN` characters without a blank."""
     shown, pieces, done = clean(text), [], 0
     for run in _RUN.finditer(shown):
         pieces.append(shown[done : run.end()])
@@ -120,14 +116,14 @@ def _breakable(text: str) -> Markup:
 
 
 def _number(value: float | None, digits: int) -> str:
-    """A number with a true minus; a dash for none."""
+    """Return a number with a true minus sign; a dash for none."""
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value:.{digits}f}".replace("-", "−")
 
 
 def _digest(text: str) -> str:
-    """As a Content-Security-Policy names an inline script or style."""
+    """Return the name that a Content-Security-Policy has for an inline script or style."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"
 
 
@@ -140,7 +136,6 @@ ENVIRONMENT = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-"""Where templates are found, and what they can do."""
 ENVIRONMENT.globals["source"] = _source
 ENVIRONMENT.filters |= {
     "prose": _prose,

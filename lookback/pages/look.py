@@ -36,14 +36,16 @@ from numpy.typing import NDArray
 from lookback.errors import one_line
 from lookback.looks.heat_map import COLORS, DIM, STRONGEST
 from lookback.looks.look import FAINT, rounded
-from lookback.pages import check_writable
+from lookback.pages import check_writable, image_uri, render
+from lookback.pages.blocks import pack
+from lookback.scores.base import get_scorer
 
 if TYPE_CHECKING:
     from lookback.looks.look import Look, Relative
 
 
 def look_head(look: Look) -> dict[str, Any]:
-    """What there is of it beside numbers."""
+    """Return what there is of a look beside numbers."""
     return {
         "tokens": len(look.tokens),
         "source": look.source,
@@ -52,13 +54,13 @@ def look_head(look: Look) -> dict[str, Any]:
         "text": pieces(look),
         "pictures": [
             {
-                "name": one.name,
-                "width": one.image.width,
-                "height": one.image.height,
-                "tokens": len(one.columns),
-                "placed": one.boxes is not None,
+                "name": picture.name,
+                "width": picture.image.width,
+                "height": picture.image.height,
+                "tokens": len(picture.columns),
+                "placed": picture.boxes is not None,
             }
-            for one in look.pictures
+            for picture in look.pictures
         ],
         "relative": ["tokens", *(["prompt"] if look.baseline is not None else [])],
         "layers": list(look.layers),
@@ -66,41 +68,42 @@ def look_head(look: Look) -> dict[str, Any]:
 
 
 def look_numbers(look: Look) -> dict[str, NDArray[Any]]:
-    """Its numbers, each in a row."""
-    found: dict[str, NDArray[Any]] = {
-        "a": sums_of(look.weights),
-        "boxes": _joined([one.boxes for one in look.pictures if one.boxes is not None]),
-        "weights": _joined([rounded(look.weights[:, one.columns]) for one in look.pictures]),
-    }
+    """Return the numbers of a look, each in a row."""
+    boxes = [picture.boxes for picture in look.pictures if picture.boxes is not None]
+    numbers = {"a": sums_of(look.weights), "boxes": _joined(boxes)}
+    numbers["weights"] = _of_pictures(look, look.weights)
     if look.baseline is not None:
-        found["a_prompt"] = sums_of(look.baseline)
-        parts = [rounded(look.baseline[:, one.columns]) for one in look.pictures]
-        found["baseline"] = _joined(parts)
-    return found
+        numbers["a_prompt"] = sums_of(look.baseline)
+        numbers["baseline"] = _of_pictures(look, look.baseline)
+    return numbers
 
 
-def sums_of(weights: NDArray[np.float32]) -> NDArray[np.float64]:
-    """(T,): what each token paid to the whole source."""
+def _of_pictures(look: Look, weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    return _joined([rounded(weights[:, picture.columns]) for picture in look.pictures])
+
+
+def sums_of(weights: NDArray[np.float32]) -> NDArray[Any]:
+    """Return what each token paid to the whole source: (T,)."""
     return np.asarray(weights.sum(1, dtype=np.float64))
 
 
-def _joined(parts: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+def _joined(parts: list[NDArray[np.float32]]) -> NDArray[Any]:
     return np.concatenate([np.empty(0, np.float32), *(part.ravel() for part in parts)])
 
 
 def pieces(look: Look) -> list[tuple[str, int, int, bool]]:
-    """What the model wrote, in pieces, see above."""
+    """Return what the model wrote, in pieces, see above."""
     written = "".join(look.tokens).strip()
-    found, done = [], 0
+    parts, done = [], 0
     for word in look.words():
         start = written.index(word.text, done)
         if start > done:
-            found.append((written[done:start], -1, -1, False))
+            parts.append((written[done:start], -1, -1, False))
         done = start + len(word.text)
-        found.append((word.text, word.tokens.start, word.tokens.stop, word.content))
+        parts.append((word.text, word.tokens.start, word.tokens.stop, word.content))
     if done < len(written):
-        found.append((written[done:], -1, -1, False))
-    return found
+        parts.append((written[done:], -1, -1, False))
+    return parts
 
 
 LARGEST = 1024
@@ -127,7 +130,10 @@ def save(
         OSError: it cannot be written.
     """
     target = check_output(path)
-    check_look(look)
+    if not look.pictures:
+        raise ValueError(
+            "this look has no picture: look.weights has what each token paid to each of the source"
+        )
     if target.suffix.lower() == ".html":
         target.write_text(look_page(look, question, relative), encoding="utf-8")
         return
@@ -137,12 +143,7 @@ def save(
 
 
 def check_output(path: str | os.PathLike[str]) -> Path:
-    """The path of a file that a look can be written to.
-
-    Raises:
-        ValueError: its suffix names no kind that there is.
-        OSError: it cannot be written (`check_writable`).
-    """
+    """Return the path of a file that a look can be written to; raise ValueError or OSError."""
     target = Path(path)
     if target.suffix.lower() not in KINDS:
         raise ValueError(
@@ -152,26 +153,8 @@ def check_output(path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def check_look(look: Look) -> None:
-    """Let pass a look that shows something.
-
-    Raises:
-        ValueError: it has no picture, or no token.
-    """
-    if not look.pictures:
-        raise ValueError(
-            "this look has no picture: look.weights has what each token paid to each of the source"
-        )
-    if not len(look.tokens):
-        raise ValueError("this look has no tokens: an empty response looks nowhere")
-
-
 def look_page(look: Look, question: str | None = None, relative: Relative = False) -> str:
-    """The page, as HTML to be saved as UTF-8; the arguments are those of `save`."""
-    from lookback.pages import image_uri, render
-    from lookback.pages.blocks import pack
-    from lookback.scores.base import get_scorer
-
+    """Return the page, as HTML to be saved as UTF-8; the arguments are those of `save`."""
     largest = LARGEST if len(look.pictures) == 1 else LARGEST // 2
     return render(
         "look/page.html",
@@ -181,12 +164,12 @@ def look_page(look: Look, question: str | None = None, relative: Relative = Fals
         mode=relative if isinstance(relative, str) else ("tokens" if relative else "raw"),
         hue=get_scorer("visual_lookback").color,
         block=pack([look_head(look)], look_numbers(look)),
-        images=[image_uri(one.image, largest) for one in look.pictures],
+        images=[image_uri(picture.image, largest) for picture in look.pictures],
     )
 
 
 def about(look: Look) -> str:
-    """What was measured, in a sentence."""
+    """Say what was measured, in a sentence."""
     first, stop = look.layers
     layers = f"layer {first}" if stop == first + 1 else f"layers {first} to {stop - 1}"
     tokens, seen = look.weights.shape

@@ -1,9 +1,10 @@
-"""Letters in a picture: the first font of this machine that has all of a text's characters."""
+"""A look as one picture: a strip of overlays, one per content word, with letters below them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -29,22 +30,20 @@ NOBODY = "\U000f1234"  # for private use: a font has no sign for it
 
 
 def font_for(text: str, size: int) -> Any:
-    """A font that has all characters of a text; one that lacks some, if there is no better."""
-    found = fonts(size)
+    """Return a font that has all characters of a text, or else the first of this machine."""
+    known = fonts(size)
     needed = {character for character in text if not character.isspace()}
-    return next((font for font in found if all(has(font, one) for one in needed)), found[0])
+    return next((font for font in known if all(has(font, one) for one in needed)), known[0])
 
 
 @cache
 def fonts(size: int) -> tuple[Any, ...]:
-    """Those that this machine has."""
-    there = []
+    """Return the fonts that this machine has."""
+    known = []
     for name in NAMES:
-        try:
-            there.append(ImageFont.truetype(name, size))
-        except OSError:
-            continue
-    return (*there, ImageFont.load_default(size))
+        with suppress(OSError):
+            known.append(ImageFont.truetype(name, size))
+    return (*known, ImageFont.load_default(size))
 
 
 @cache
@@ -66,7 +65,7 @@ PAPER, INK, MUTED = "#fbfaf7", "#22252a", "#6a6f78"
 
 
 def strip(look: Look, relative: Relative = False) -> Image.Image:
-    """The picture as it is, then one for each content word of the response, in rows.
+    """Draw the picture as it is, then one for each content word of the response, in rows.
 
     Where there are several pictures, a word is shown on the one that it looked at most.
 
@@ -101,7 +100,7 @@ def strip(look: Look, relative: Relative = False) -> Image.Image:
 
 
 def shrink(look: Look, largest: int) -> Look:
-    """The same look, its pictures no larger than they will be seen: maps are as large as they."""
+    """Return the same look with smaller pictures: maps are as large as they."""
     small = []
     for picture in look.pictures:
         image = picture.image.convert("RGB")
@@ -111,7 +110,7 @@ def shrink(look: Look, largest: int) -> Look:
 
 
 def shown_words(look: Look) -> list[Word]:
-    """Its content words; all words if it has none of those; all of it if it has no words."""
+    """Return its content words; all words if there are none; all of it if it has no words."""
     words = look.words()
     whole = Word(look.text.strip() or "(blank)", slice(0, len(look.tokens)), True)
     return [word for word in words if word.content] or words or [whole]

@@ -1,8 +1,9 @@
-"""How strongly a token is shaded and in which colour, for figures and for pages."""
+"""Shaded tokens: how strongly and in which colour; on a page, and in a notebook."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike
 from lookback.pages import render
 from lookback.scores.base import get_scorer
 from lookback.scores.formula import Array
+from lookback.signals import Candidate, Candidates
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -38,24 +40,17 @@ class ShadedToken(NamedTuple):
     title: str
 
 
-def shades(values: ArrayLike, low: float | None = None, high: float | None = None) -> Array:
-    """From 0 for the lowest to 1 for the highest; 0.5 if they are all the same.
-
-    Args:
-        values: of the tokens.
-        low: what has 0; by default the lowest of the values.
-        high: what has 1; by default the highest.
-    """
-    given = np.asarray(values, dtype=np.float64)
-    if not given.size:
-        return given
-    low = float(given.min()) if low is None else low
-    high = float(given.max()) if high is None else high
-    return np.asarray((given - low) / (high - low) if high > low else np.full(given.shape, 0.5))
+def shades(values: ArrayLike) -> Array:
+    """Scale values from 0 for the lowest to 1 for the highest; 0.5 if all are the same."""
+    array = np.asarray(values, dtype=np.float64)
+    if not array.size:
+        return array
+    low, high = float(array.min()), float(array.max())
+    return np.asarray((array - low) / (high - low) if high > low else np.full(array.shape, 0.5))
 
 
 def color(signal: str, shade: float) -> str:
-    """On white paper: white for 0; for 1 so dark that black text can still be read on it.
+    """Return a colour on white: white for 0; for 1 as dark as black text can be read on.
 
     Args:
         signal: a key of `SIGNALS`.
@@ -66,25 +61,21 @@ def color(signal: str, shade: float) -> str:
     return "#" + "".join(f"{round(part):02x}" for part in mixed)
 
 
-def shaded(
-    tokens: Sequence[str], values: ArrayLike, full: str, strengths: ArrayLike | None = None
-) -> list[ShadedToken]:
-    """The tokens of a response as a page shows them.
+def shaded(tokens: Sequence[str], values: ArrayLike, full: str) -> list[ShadedToken]:
+    """Return the tokens of a response as a page shows them.
 
     Args:
         tokens: their texts.
         values: one number per token.
         full: the colour, e.g. "#f59e0b".
-        strengths: from 0 to 1, one per token; by default the `shades` of the values.
     """
-    given = np.asarray(values, dtype=np.float64)
-    shown = shades(given) if strengths is None else np.asarray(strengths, dtype=np.float64)
-    found = []
-    for token, value, strength in zip(tokens, given.tolist(), shown.tolist(), strict=True):
+    array = np.asarray(values, dtype=np.float64)
+    shown = []
+    for token, value, strength in zip(tokens, array.tolist(), shades(array).tolist(), strict=True):
         text = token.lstrip()
         behind = f"{full}{round(255 * STRONGEST * strength):02x}"
-        found.append(ShadedToken(token[: len(token) - len(text)], text, behind, f"{value:.3g}"))
-    return found
+        shown.append(ShadedToken(token[: len(token) - len(text)], text, behind, f"{value:.3g}"))
+    return shown
 
 
 class Response(NamedTuple):
@@ -111,10 +102,69 @@ class Case(NamedTuple):
 
 
 def tokens_page(cases: Sequence[Case], rule: str = "") -> str:
-    """A page of the cases; a token's score shows when the pointer is on it.
+    """Return a page of the cases; a token's score shows when the pointer is on it.
 
     Args:
         cases: what to show.
         rule: how they were chosen, if not by hand.
     """
     return render("tokens.html", title="Token scores", cases=cases, rule=rule)
+
+
+MOST = 50
+"""Rows of the ranking; how many more there are is said below it."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A candidate as a notebook shows it; a mean is None for an empty answer."""
+
+    index: int
+    text: str
+    score: float | None
+    mean_log_prob: float | None
+    mean_visual_lookback: float | None
+    tokens: list[ShadedToken]
+
+
+def candidates_html(candidates: Candidates) -> str:
+    """Show the ranking by LookBack, and the best answer's tokens shaded by A_t."""
+    ranked = candidates.rank("lookback") if len(candidates) else []
+    answers = [_answer(candidate) for candidate in ranked[:MOST]]
+    filled = [answer for answer in answers[:1] if answer.tokens]  # empty ones come last
+    settings = get_scorer("lookback").defaults | dict(candidates.defaults)
+    return render(
+        "notebook.html",
+        question=candidates.question,
+        model=candidates.model,
+        total=len(ranked),
+        settings=settings,
+        looked_at=_source(candidates),
+        answers=answers,
+        shown=filled,
+    )
+
+
+def candidate_html(candidate: Candidate) -> str:
+    """Show one answer: its numbers, and its tokens shaded by A_t."""
+    return render("notebook.html", total=None, looked_at=None, shown=[_answer(candidate)])
+
+
+def _answer(candidate: Candidate) -> Answer:
+    filled = len(candidate.tokens) > 0
+    return Answer(
+        candidate.index,
+        candidate.text,
+        candidate.score,
+        float(candidate.log_prob.mean()) if filled else None,
+        float(candidate.visual_lookback.mean()) if filled else None,
+        shaded(candidate.tokens, candidate.visual_lookback, get_scorer("visual_lookback").color),
+    )
+
+
+def _source(candidates: Candidates) -> str:
+    """Say what A_t is measured on."""
+    source = candidates.source
+    if source is None:
+        return "the image"
+    return source if isinstance(source, str) else ", ".join(source)

@@ -8,7 +8,7 @@ controls   by the image it was scored with ("random", "none"): image, reason, so
            item whose image it was, or null), scored (of each candidate: whether its numbers are
            here), and missing (why they are not, where they are not)
 
-looks      by a candidate's index, for those that have one: see pages/look_data.py; the picture is
+looks      by a candidate's index, for those that have one: see pages/look.py; the picture is
            the item's
 
 Its numbers are the signals of all tokens of the block; "random.log_prob" those of a control, and

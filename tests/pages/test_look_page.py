@@ -7,9 +7,8 @@ from made_looks import TOKENS, make_look, make_picture, make_tiled, scene
 from strict_html import Page
 from timeouts import HANG_SECONDS
 
-from lookback.looks.heat_map import COLORS, STRONGEST
+from lookback.looks.heat_map import COLORS, STRONGEST, find_place, mass
 from lookback.looks.look import BITS, Picture, rounded
-from lookback.looks.regions import find_place, mass
 from lookback.pages.look import look_head, look_numbers, look_page, pieces, save
 
 NASTY = ' </script><script>window.bad=1</script><b onclick="x">\u202e&amp;'

@@ -8,7 +8,7 @@ import pytest
 from helpers import make_candidates
 from strict_html import Page
 
-from lookback.pages.notebook import MOST
+from lookback.pages.tokens import MOST
 from lookback.signals import Candidate, Candidates, Signals
 
 NASTY = [

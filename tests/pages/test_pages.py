@@ -192,15 +192,19 @@ def test_html_is_made_in_templates_alone():
     assert [str(path) for path in files if made.search(path.read_text("utf-8"))] == []
 
 
-@pytest.mark.parametrize("page", ["report", "look", "demo"])
-def test_no_two_scripts_of_a_page_define_the_same_function(page):
+@pytest.mark.parametrize("page", ["annotate", "explorer", "look", "report"])
+def test_no_two_scripts_of_a_page_define_the_same_name(page):
     """They share one scope, in which a later function takes the place of an earlier one."""
     template = ENVIRONMENT.loader.get_source(ENVIRONMENT, f"{page}/page.html")[0]
-    names = re.findall(r'source\("([\w/]+)\.js"\)', template)
-    for listed in re.findall(r"set scripts = \[(.*?)\]", template):
-        folder = "report/" if page == "report" else ""
-        names += [folder + name for name in re.findall(r'"([\w/]+)"', listed)]
+    names = re.findall(r'"(\w+/\w+\.js)"', template)
     assert len(names) > 1
-    text = "\n".join(ENVIRONMENT.loader.get_source(ENVIRONMENT, f"{n}.js")[0] for n in names)
-    defined = re.findall(r"^(?:async )?(?:function|const|let) (\w+)", text, re.MULTILINE)
+    text = "\n".join(ENVIRONMENT.loader.get_source(ENVIRONMENT, name)[0] for name in names)
+    defined = re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", text, re.MULTILINE)
     assert [name for name, count in Counter(defined).items() if count > 1] == []
+
+
+def test_every_script_and_style_is_used():
+    folder = Path(lookback.__file__).parent / "pages" / "templates"
+    sources = {path.relative_to(folder).as_posix() for path in folder.rglob("*.[jc]s*")}
+    templates = "".join(path.read_text("utf-8") for path in folder.rglob("*.html"))
+    assert sources == set(re.findall(r'"(\w+/\w+\.(?:js|css))"', templates))

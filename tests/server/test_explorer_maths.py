@@ -156,12 +156,12 @@ def test_events_are_read_wherever_the_network_cuts_them(opened, size):
 def test_tokens_that_are_told_again_replace_those_before(opened):
     got = opened.execute_script(
         """const cs = [0, 1].map(emptyCandidate);
-           const tell = (start, tokens, finish) => hearCandidate(cs, { index: 1, start, tokens,
+           const tell = (start, tokens, finish) => updateCandidate(cs, { index: 1, start, tokens,
              token_ids: tokens.map(() => start), log_prob: tokens.map(() => -start), finish });
            tell(0, ["a", "b"], null);
            tell(1, ["c", "d"], null);
            tell(3, [], "pruned");
-           hearCandidate(cs, { index: 7, start: 0, tokens: ["x"] });
+           updateCandidate(cs, { index: 7, start: 0, tokens: ["x"] });
            return cs;"""
     )
     assert got[1]["tokens"] == ["a", "c", "d"]
@@ -225,7 +225,7 @@ def test_a_link_gives_the_state_back(opened):
         ("#scene=-1", "scene “-1”"),
         ("#things=sun", "things “sun”: it does not name things"),
         ("#picture=http://a.b/c.png", "it is no picture"),
-        ("#n=3&answer=4", "answer “4”: it must be from 1 to 3"),
+        ("#n=3&answer=4", "answer “4”: it must be a whole number from 1 to 3"),
     ],
 )
 def test_what_a_link_cannot_say_is_said(opened, hash, words):

@@ -20,7 +20,7 @@ from server.exploring import (
 )
 from server.serving import embedded
 
-from lookback.looks.regions import mass
+from lookback.looks.heat_map import mass
 from lookback.scenes.render import render
 from lookback.scenes.scene import sample_scene
 from lookback.scenes.world import PLACES
@@ -361,6 +361,6 @@ def test_the_picture_for_others(asked):
     image = Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))).convert("RGB")
     assert image.width == 2000
     assert image.height > 700
-    shown = image.crop((72, 72, 632, 632)).resize((80, 80), Image.Resampling.NEAREST)
+    shown = image.crop((64, 64, 584, 584)).resize((80, 80), Image.Resampling.NEAREST)
     true = np.asarray(render(sample_scene(FIRST))).astype(int)
     assert np.abs(np.asarray(shown).astype(int) - true).mean() < 6

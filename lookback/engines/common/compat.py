@@ -46,8 +46,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 from transformers.utils import ModelOutput as ModelOutput
 
-from lookback.engines import UnsupportedModelError
 from lookback.engines.common.fair_lock import survive_forks
+from lookback.errors import UnsupportedModelError
 
 # Cache layers: a state (convolution, linear attention) and no keys; a state and keys.
 StateLayer: Any = cache_utils.LinearAttentionLayer

@@ -19,8 +19,7 @@ from lookback.steering import MERGED, PRUNED, Draft
 from lookback.steering.search import repeated
 
 if TYPE_CHECKING:
-    from lookback.conversations import Conversation, SourceLike
-    from lookback.engines import Engine
+    from lookback.conversations import SourceLike
     from lookback.engines.common.options import Response
     from lookback.engines.common.prompts import IdText, Prompter
 
@@ -343,9 +342,8 @@ def with_end(prompter: Prompter, ids: list[int], end_tokens: Sequence[int]) -> l
 
 
 def make_candidates(
-    engine: Engine,
+    asked: Asked,
     prompter: Prompter,
-    conversation: Conversation,
     source: SourceLike,
     prompt_ids: list[int],
     continuations: Sequence[Continuation],
@@ -362,14 +360,14 @@ def make_candidates(
     ]
     return Candidates(
         tuple(items),
-        conversation.question,
+        asked.conversation.question,
         np.array(prompt_ids),
-        model=engine.name,
-        defaults=engine.family.defaults,
+        model=asked.engine.name,
+        defaults=asked.engine.family.defaults,
         sampling=sampling or {},
-        messages=conversation.to_json(),
+        messages=asked.conversation.to_json(),
         source=source,
-        asked=Asked(engine, conversation),
+        asked=asked,
     )
 
 

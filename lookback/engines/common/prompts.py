@@ -19,9 +19,8 @@ from PIL import Image
 from transformers import PreTrainedModel
 
 from lookback.conversations import Conversation, Part, Turn
-from lookback.engines import UnsupportedModelError
 from lookback.engines.common.compat import is_usual_processor
-from lookback.errors import error_line
+from lookback.errors import UnsupportedModelError, error_line
 from lookback.families import Family
 from lookback.io.limits import TEXT_CHARACTERS
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from lookback.conversations import Conversation, Part, SourceError, Turn
-from lookback.engines import UnsupportedModelError
 from lookback.engines.common.prompts import Prompter
+from lookback.errors import UnsupportedModelError
 
 if TYPE_CHECKING:
     from lookback.conversations import SourceLike

@@ -54,7 +54,7 @@ from lookback.engines.transformers.decoding.source_attention import knockout, lo
 from lookback.engines.transformers.support import end_token_ids, is_checked, suggest_check
 from lookback.errors import check_whole
 from lookback.families import family_of, video_token_id
-from lookback.signals import WRITING, Candidate, Candidates
+from lookback.signals import WRITING, Asked, Candidate, Candidates
 from lookback.steering.search import Search
 
 if TYPE_CHECKING:
@@ -348,9 +348,8 @@ class TransformersEngine(Engine):
     ) -> Candidates:
         suggest_check(self.model, self.name)
         return make_candidates(
-            self,
+            Asked(self, request.conversation),
             self.prompter,
-            request.conversation,
             request.source,
             prompt_ids,
             continuations,

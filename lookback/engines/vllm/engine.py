@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
 
-from lookback.engines.base import Ability, Engine, Identity, Questions, UnsupportedModelError
+from lookback.engines.base import Ability, Engine, Identity, Questions
 from lookback.engines.common.model_files import fingerprint, first_end_tokens
 from lookback.engines.common.options import (
     GenerateRequest,
@@ -23,6 +23,7 @@ from lookback.engines.vllm.client.prompts import Prompts
 from lookback.engines.vllm.client.sampling import Question
 from lookback.engines.vllm.client.scoring import score
 from lookback.engines.vllm.client.stream import AsyncCallbackBridge, CallbackBridge
+from lookback.errors import UnsupportedModelError
 from lookback.families import family_of, image_token_id, video_token_id
 from lookback.signals import Candidates
 from lookback.steering.search import Search

@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from lookback.engines.base import UnsupportedModelError
 from lookback.engines.vllm.client.results import Answer, Workers, finish_of
 from lookback.engines.vllm.tap_request import TapRequest
+from lookback.errors import UnsupportedModelError
 
 if TYPE_CHECKING:
     from lookback.engines.common.options import Progress

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lookback.engines.base import UnsupportedModelError
 from lookback.engines.common.sources import source_mask
 from lookback.engines.vllm.tap_request import runs
+from lookback.errors import UnsupportedModelError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,7 +21,7 @@ from lookback.engines.vllm.client.client import gather_ordered
 from lookback.engines.vllm.client.results import blinded, checked, continuation, likeliest_of
 from lookback.engines.vllm.client.stream import PartialCandidates, PartialRequest, notify_while
 from lookback.engines.vllm.tap_request import TapRequest
-from lookback.signals import SIGNALS, WRITING, Candidate, Candidates
+from lookback.signals import SIGNALS, WRITING, Asked, Candidate, Candidates
 
 if TYPE_CHECKING:
     from lookback.conversations import Conversation, SourceLike
@@ -74,9 +74,8 @@ class Drawing:
             settings[rule.kind] = rule.to_json()
             settings["tokens_drawn"] = tokens_drawn(drawn)
         found = make_candidates(
-            self.engine,
+            Asked(self.engine, self.question.conversation),
             self.engine.prompter,
-            self.question.conversation,
             self.question.source,
             self.prompt.ids,
             [self._complete(checked(one, self.prompt)) for one in drawn],

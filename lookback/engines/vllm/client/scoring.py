@@ -9,7 +9,6 @@ import numpy as np
 from PIL import Image
 
 from lookback.conversations import Conversation
-from lookback.engines.base import UnsupportedModelError
 from lookback.engines.common.check_report import Check, CheckReport
 from lookback.engines.common.continuations import (
     Continuation,
@@ -22,7 +21,8 @@ from lookback.engines.vllm.client.client import gather_ordered
 from lookback.engines.vllm.client.results import checked, continuation
 from lookback.engines.vllm.tap_request import TapRequest, runs
 from lookback.engines.vllm.worker.self_test import TOLERANCE
-from lookback.signals import SIGNALS
+from lookback.errors import UnsupportedModelError
+from lookback.signals import SIGNALS, Asked
 
 if TYPE_CHECKING:
     from lookback.engines.common.options import Progress, ScoreRequest
@@ -47,7 +47,12 @@ async def score(engine: VllmEngine, request: ScoreRequest) -> Candidates:
     found = await gather_ordered(work, len(ids), progress=record.progress)
     texts = [response if isinstance(response, str) else None for response in responses]
     return make_candidates(
-        engine, engine.prompter, request.conversation, request.source, prompt.ids, found, texts
+        Asked(engine, request.conversation),
+        engine.prompter,
+        request.source,
+        prompt.ids,
+        found,
+        texts,
     )
 
 

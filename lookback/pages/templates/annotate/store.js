@@ -1,3 +1,20 @@
+/* Votes: which answer stands on which side, and where votes are kept. */
+
+/** Whether the answers of a case change sides: the same as in annotation/votes.py. */
+function isSwapped(study, rater, set, number) {
+  let state = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(`${study}\n${rater}\n${set}\n${number}`))
+    state = Math.imul(state ^ byte, 0x01000193);
+  state = Math.imul(state ^ (state >>> 16), 0x85ebca6b);
+  state = Math.imul(state ^ (state >>> 13), 0xc2b2ae35);
+  return ((state ^ (state >>> 16)) & 1) === 1;
+}
+
+function raterCode(given) {
+  const code = given.trim().toLowerCase();
+  return /^[a-z0-9._@-]{1,40}$/.test(code) ? code : null;
+}
+
 /* Where votes are kept. Both kinds have
      enter(rater, set) -> {rater, set, study, cases, votes}, votes in the order in which they were made
      put(vote), undo(vote): done when the promise is. */

@@ -15,36 +15,27 @@ function bodyOf(state, picture, data) {
   };
 }
 
-/** The record of an asking that begins now. */
 function newAsking(state, picture, data) {
-  const asked = {
-    question: state.question, picture, body: bodyOf(state, picture, data), phase: "asking", ahead: 0, shown: 0,
+  const { question } = state;
+  return {
+    question, picture, body: bodyOf(state, picture, data), phase: "asking", ahead: 0, shown: 0,
     candidates: [...Array(state.n).keys()].map(emptyCandidate), abort: new AbortController(),
-    allShown: false, compared: new Map(), looked: new Set(),
+    allShown: false, compared: new Map(), looked: new Set(), looks: lookKeeper(question, picture.uri),
   };
-  asked.looks = lookKeeper(asked);
-  return asked;
 }
 
-/** Take in an event of the stream. */
-function hearEvent(asked, kind, value) {
-  const { candidates } = asked;
-  if (kind === "comment" && value.event === "queued") Object.assign(asked, { phase: "queued", ahead: value.ahead });
-  if (kind === "comment" && value.event === "candidates") {
+function handleEvent(asked, kind, value) {
+  const hear = (told) => {
     asked.phase = "writing";
-    value.candidates.forEach((told) => hearCandidate(candidates, told));
-  }
+    updateCandidate(asked.candidates, { index: 0, ...told });
+  };
+  if (kind === "comment" && value.event === "queued") Object.assign(asked, { phase: "queued", ahead: value.ahead });
+  if (kind === "comment" && value.event === "candidates") value.candidates.forEach(hear);
   if (kind !== "data") return;
   if (value.error) throw new Refusal(value.error.message);
-  for (const choice of value.choices ?? []) {
-    const told = choice.lookback;
-    if (!told) continue;
-    if (told.start !== undefined) {
-      asked.phase = "writing";
-      hearCandidate(candidates, { index: 0, ...told });
-    } else {
-      hearChoice(candidates, told);
-    }
+  for (const { lookback: told } of value.choices ?? []) {
+    if (told?.start !== undefined) hear(told);
+    else if (told) completeCandidate(asked.candidates, told);
   }
 }
 
@@ -55,7 +46,7 @@ async function ask(asked, change) {
     let ended = false;
     await readEvents(response, (kind, value) => {
       ended ||= kind === "done";
-      hearEvent(asked, kind, value);
+      handleEvent(asked, kind, value);
       change();
     });
     if (!ended) throw new Refusal("The answer broke off: the server ended it before it was whole.");
@@ -70,7 +61,7 @@ async function ask(asked, change) {
 const countOf = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;
 
 /** How far it is, in words. `cs`: the candidates as they are shown. */
-function stateInWords(asked, cs, ranking) {
+function stateText(asked, cs, ranking) {
   if (!asked) return "";
   const pruned = cs.filter((c) => c.finish === "pruned").length;
   const ended = cs.filter((c) => c.finish !== null).length - pruned;
@@ -86,15 +77,14 @@ function stateInWords(asked, cs, ranking) {
   return told[asked.phase]();
 }
 
-/** The end of an asking, for those who listen. */
-function endInWords(asked, cs, ranking) {
-  if (asked.phase !== "done") return stateInWords(asked, cs, ranking);
+function endText(asked, cs, ranking) {
+  if (asked.phase !== "done") return stateText(asked, cs, ranking);
   const best = ranking.candidates[ranking.order[0]];
   return `${countOf(cs.length, "answer")}, best: ${best.text.trim() || "an empty one"}`;
 }
 
 /** Why the answers are not about what is shown now; nothing if they are. */
-function staleInWords(asked, picture, question) {
+function staleText(asked, picture, question) {
   if (picture !== asked.picture) return "They are about the picture before: ask again, and see whether the answer follows.";
   return question.trim() === asked.question ? "" : "They answer the question before.";
 }
@@ -106,7 +96,6 @@ function lastBest({ asked, ranking, picture, state }) {
   return follows ? { uri: asked.picture.uri, text: ranking.candidates[ranking.order[0]].text.trim() } : null;
 }
 
-/** That answer, above those that are written now. */
 function drawBefore(last) {
   $("before").hidden = !last;
   if (!last) return;

@@ -13,9 +13,9 @@ function openPage(data) {
   let standing = null; // the ranking whose places are shown, of which asking and settings, and since when
   const app = { data, state, picture: null, asked: null, ranking: null };
 
-  app.tell = (text) => { $("told").textContent = text; };
+  app.announce = (text) => { $("told").textContent = text; };
   app.isWriting = () => Boolean(app.asked) && (WRITING.includes(app.asked.phase) || !app.asked.allShown);
-  const isThere = () => Boolean(app.asked) && app.asked.phase !== "failed";
+  const hasAnswers = () => Boolean(app.asked) && app.asked.phase !== "failed";
 
   /** The index of the chosen answer; the best one as long as nobody chooses. */
   app.chosen = () => (state.candidate !== null && state.candidate < app.ranking.candidates.length
@@ -24,13 +24,13 @@ function openPage(data) {
   app.draw = () => {
     const writing = app.isWriting();
     drawSettings(state, data, app.asked?.candidates.length ?? 0);
-    swap($("stop"), $("ask"), writing);
-    $("ask").textContent = isThere() ? "Ask again" : "Ask";
-    $("save-picture").disabled = $("save-json").disabled = !isThere() || writing;
+    replaceButton(...(writing ? [$("ask"), $("stop")] : [$("stop"), $("ask")]));
+    $("ask").textContent = hasAnswers() ? "Ask again" : "Ask";
+    $("save-picture").disabled = $("save-json").disabled = !hasAnswers() || writing;
     $("explorer").ariaBusy = writing;
-    [$("empty").hidden, $("results").hidden] = [isThere(), !isThere()];
+    [$("empty").hidden, $("results").hidden] = [hasAnswers(), !hasAnswers()];
     for (const chip of $("chips").children) chip.ariaPressed = chip.textContent === state.question;
-    if (isThere()) drawAnswers(writing);
+    if (hasAnswers()) drawAnswers(writing);
     app.remember();
   };
 
@@ -48,7 +48,7 @@ function openPage(data) {
     drawRanking(list, app.ranking, writing, !writing && asked.settled);
     asked.settled = !writing;
     drawScale(app.ranking, state.scorer, writing);
-    drawLegend(list, app.ranking, state.signal);
+    drawLegend(app.ranking.scale, state.signal);
     drawChosen(list, app.chosen());
     drawPanel(list, asked, app.chosen(), writing);
     drawState(candidates, writing);
@@ -57,8 +57,8 @@ function openPage(data) {
   function drawState(candidates, writing) {
     const { asked, picture } = app;
     const shownNow = writing && !WRITING.includes(asked.phase) ? { ...asked, phase: "writing" } : asked;
-    const stale = writing ? "" : staleInWords(asked, picture, state.question);
-    $("state-text").textContent = `${stateInWords(shownNow, candidates, app.ranking)} ${stale}`;
+    const stale = writing ? "" : staleText(asked, picture, state.question);
+    $("state-text").textContent = `${stateText(shownNow, candidates, app.ranking)} ${stale}`;
     $("state").classList.toggle("stale", stale !== "");
     $("progress").hidden = !writing;
     $("progress").value = candidates.filter((c) => c.finish !== null).length / candidates.length;
@@ -67,58 +67,45 @@ function openPage(data) {
   /* Problems, and the way out of them */
 
   let way = null;
-  app.complain = (error, retry = null) => {
+  app.showProblem = (error, retry = null) => {
     way = retry;
     $("problem").hidden = false;
     $("problem-text").textContent = error.message;
     $("retry").hidden = !retry;
     $("retry").textContent = error.again ?? "Try again";
   };
-  app.forgive = () => { $("problem").hidden = true; };
+  app.hideProblem = () => { $("problem").hidden = true; };
 
   /** Do what may be refused; what is said then is shown, with the way to try again. */
   app.attempt = async (what, retry = null) => {
-    app.forgive();
+    app.hideProblem();
     try {
       return await what();
     } catch (error) {
-      app.complain(error, retry ?? (error.status === undefined ? null : () => app.attempt(what)));
+      app.showProblem(error, retry ?? (error.status === undefined ? null : () => app.attempt(what)));
       return undefined;
     }
   };
-  $("retry").addEventListener("click", () => { app.forgive(); way?.(); });
-  $("dismiss").addEventListener("click", app.forgive);
+  listenToClicks({ retry: () => { app.hideProblem(); way?.(); }, dismiss: app.hideProblem });
 
   return app;
 }
 
-/** Show the one button or the other; who was on the one is then on the other. */
-function swap(one, other, first) {
-  const [next, last] = first ? [one, other] : [other, one];
+function replaceButton(last, next) {
   const held = document.activeElement === last;
   [next.hidden, last.hidden] = [false, true];
   if (held) next.focus({ preventScroll: true }); // the reader may be elsewhere by now
 }
 
-/** Under the chosen answer: the way to compare it, or what was found. */
-function drawPanel(list, asked, chosen, writing) {
-  const row = rowOf(list, chosen);
-  list.querySelectorAll(".compare").forEach((panel) => { if (panel.parentElement !== row) panel.remove(); });
-  if (!row || row.querySelector(".compare") || writing || !asked.candidates[chosen].tokens.length) return;
-  row.append(h("div", { class: "compare" },
-    h("button", { type: "button", class: "small compare-it" }, "Would it say so without looking?")));
-}
-
-/** Asking, and stopping. */
 function listenToAsking(app) {
   const { data, state } = app;
 
   function finish(mine) {
     Object.assign(mine, { allShown: true, shown: Infinity });
     mine.clock.stop();
-    if (mine.phase === "failed") app.complain(mine.error, () => app.begin());
+    if (mine.phase === "failed") app.showProblem(mine.error, () => app.begin());
     app.draw();
-    if (mine.phase !== "failed") app.tell(endInWords(mine, app.ranking.candidates, app.ranking));
+    if (mine.phase !== "failed") app.announce(endText(mine, app.ranking.candidates, app.ranking));
   }
 
   /** Ask what stands there; `candidate` is the answer to be chosen then, if not the best. */
@@ -126,7 +113,7 @@ function listenToAsking(app) {
     if (app.isWriting() || !app.picture) return;
     state.question = $("question").value.trim();
     if (!state.question) return void $("question").focus();
-    app.forgive();
+    app.hideProblem();
     app.unpoint();
     drawBefore(lastBest(app));
     const mine = newAsking(state, app.picture, data);
@@ -134,7 +121,7 @@ function listenToAsking(app) {
     state.candidate = candidate;
     if (state.among > state.n) state.among = null;
     $("candidates").replaceChildren();
-    app.tell(`Asking: ${state.question}`);
+    app.announce(`Asking: ${state.question}`);
     const known = () => Math.max(0, ...mine.candidates.map((c) => c.tokens.length));
     const isDone = () => !WRITING.includes(mine.phase);
     mine.clock = tokenClock(known, isDone, (shownNow, all) => {
@@ -174,7 +161,6 @@ function listenToAsking(app) {
   $("stop").addEventListener("click", app.stop);
 }
 
-/** Choosing an answer, and comparing it. */
 function listenToAnswers(app) {
   const { data, state } = app;
   const list = $("candidates");
@@ -190,7 +176,7 @@ function listenToAnswers(app) {
     try {
       const c = opened(asked.candidates[index], Infinity, data.floor);
       asked.compared.set(index, await compare(panel, asked, c, data.floor));
-      app.tell(panel.querySelector(".verdict p").textContent);
+      app.announce(panel.querySelector(".verdict p").textContent);
     } catch (error) {
       panel.replaceChildren(h("p", { class: "reason" }, error.message),
         h("button", { type: "button", class: "small compare-it" }, "Try again"));
@@ -214,27 +200,16 @@ function listenToAnswers(app) {
   });
 }
 
-function listenToKeys(app) {
-  addEventListener("keydown", (event) => {
-    if (event.altKey || event.ctrlKey || event.metaKey || event.defaultPrevented) return;
-    if (event.key === "Escape") return void app.stop();
-    if (event.target.closest?.("input, select, textarea, dialog, #tour")) return;
-    if (event.key === "/") { event.preventDefault(); $("question").focus(); $("question").select(); }
-    if (event.key === "?") $("keys").showModal();
-  });
-  $("show-keys").addEventListener("click", () => $("keys").showModal());
-  $("close-keys").addEventListener("click", () => $("keys").close());
-}
-
 async function explore(data) {
   const app = openPage(data);
   listenToWords(app);
-  listenToLinks(app);
+  listenToSharing(app);
   listenToPictures(app);
   listenToAsking(app);
   listenToAnswers(app);
-  listenToKeys(app);
-  listenToSettings(app.state, data, (changes) => {
+  listenToKeys({ "/": () => goTo("question"), "?": showKeys }, "input, select, textarea, dialog, #tour");
+  addEventListener("keydown", (event) => { if (event.key === "Escape" && !event.defaultPrevented) app.stop(); });
+  listenToSettings(data, (changes) => {
     Object.assign(app.state, changes);
     if ("map" in changes) app.pointAgain();
     app.draw();

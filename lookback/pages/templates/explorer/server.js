@@ -12,13 +12,11 @@ class Refusal extends Error {
 
 const GONE = "The server does not answer. Is lookback serve still running?";
 
-/** A response's own words for why it refuses. */
 async function refusalOf(response) {
   let said = `The server says ${response.status} ${response.statusText}`.trim();
   try {
     said = (await response.json()).error.message;
   } catch { /* it was not the server's own: something between here and there answered */ }
-  if (response.status === 401) return new Refusal(said, 401);
   const wait = Number(response.headers.get("retry-after"));
   if (response.status === 429) said += wait > 0 ? ` Free again in about ${wait} s.` : "";
   return new Refusal(said, response.status);
@@ -84,7 +82,6 @@ function eventReader(hear) {
   };
 }
 
-/** Read a response's events until it ends. */
 async function readEvents(response, hear) {
   const read = eventReader(hear);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -2,16 +2,14 @@
 
 const TOURED = "lookback-toured";
 
-/** Where a box goes so that another can be seen: right of it, left of it, below, above, or at the bottom. */
+/** Where the card goes so that the box can be seen: right of it, left of it, below, above, or at the bottom. */
 function besideOf(box, own, wide) {
   const within = (top) => Math.max(8, Math.min(top, innerHeight - own.height - 12));
   if (box.right + own.width + 24 < wide) return [box.right + 16, within(box.top)];
   if (box.left - own.width - 24 > 0) return [box.left - own.width - 16, within(box.top)];
   const left = Math.max(8, Math.min(box.left, wide - own.width - 8));
-  const below = box.bottom + 14;
-  if (below + own.height < innerHeight) return [left, below];
-  const above = box.top - own.height - 14;
-  return [left, above > 8 ? above : within(Infinity)];
+  const places = [box.bottom + 14, box.top - own.height - 14];
+  return [left, places.find((top) => top > 8 && top + own.height < innerHeight) ?? within(Infinity)];
 }
 
 /** `steps`: [{target, title, text, before}]; `before` is done when the step comes up. */
@@ -63,16 +61,13 @@ function tourGuide(steps) {
     show(0);
   }
 
-  /** Where storage is closed the offer comes again: no harm. */
+  // Where storage is closed the offer comes again: no harm.
+  const known = () => { try { return localStorage.getItem(TOURED) !== null; } catch { return false; } };
   function remember() {
     $("offer").hidden = true;
     try { localStorage.setItem(TOURED, "yes"); } catch { /* closed */ }
   }
-  const known = () => { try { return localStorage.getItem(TOURED) !== null; } catch { return false; } };
 
-  $("tour-next").addEventListener("click", next);
-  $("tour-back").addEventListener("click", previous);
-  $("tour-end").addEventListener("click", end);
   tour.addEventListener("keydown", (event) => {
     const does = { Escape: end, ArrowRight: next, ArrowLeft: previous }[event.key];
     if (!does) return;
@@ -80,15 +75,15 @@ function tourGuide(steps) {
     event.stopPropagation();
     does();
   });
-  $("start-tour").addEventListener("click", begin);
-  $("take-tour").addEventListener("click", begin);
-  $("no-tour").addEventListener("click", remember);
+  listenToClicks({
+    "tour-next": next, "tour-back": previous, "tour-end": end,
+    "start-tour": begin, "take-tour": begin, "no-tour": remember,
+  });
   addEventListener("resize", place);
   new ResizeObserver(place).observe($("explorer"));
   return { offer: () => { $("offer").hidden = known(); } };
 }
 
-/** The tour of this page. */
 const tourSteps = (app) => [
   { target: "frame", title: "A picture",
     text: "Take a drawn scene and drag its things about, or drop, paste or photograph a picture of your own." },

@@ -1,6 +1,5 @@
 /* The look page: its state, and what the reader does to it. */
 
-const imageAt = (position) => $(`image-${position}`).textContent;
 const NO_PLACES = "The layout of this model’s vision tokens is not known, so there is no map of this picture: how much "
   + "each word looked at it is known, and where is not.";
 
@@ -27,16 +26,15 @@ function show(look) {
     $("frame").classList.toggle("mapped", picture.placed);
     $("unplaced").hidden = picture.placed;
     $("unplaced").textContent = NO_PLACES;
-    fitCanvas($("map"), picture);
+    fitCanvas($("map"), picture, 1024);
   }
 
-  /** What changes with the word. */
   function drawLook() {
     const now = view();
     const map = now.picture.placed ? mapOf(now.seen, now.picture) : null;
     if (map) paintMap($("map"), now.picture, map, look.heat);
     drawAbout($("about"), now, map);
-    drawLegend(now, map);
+    drawMapLegend(now, map);
     drawFilm($("film"), now);
     $("frame").dataset.word = now.number ?? "";
     $("whole").ariaPressed = now.number === null;
@@ -46,19 +44,17 @@ function show(look) {
     });
   }
 
-  /** What changes with the cell, too. */
   function drawCell() {
     const now = view();
     const values = shadeWords(words, now);
     drawHere($("here"), now, values);
     $("cell").hidden = !now.cell;
     if (!now.cell) return;
-    const [left, top, right, bottom] = now.cell.map((one) => `${100 * one}%`);
-    Object.assign($("cell").style, { left, top, width: `calc(${right} - ${left})`, height: `calc(${bottom} - ${top})` });
+    cover($("cell"), now.cell, 1);
   }
 
   function draw() {
-    $("meaning").textContent = MEANINGS[state.mode]();
+    $("meaning").textContent = MEANINGS[state.mode];
     drawPicture();
     drawLook();
     drawCell();
@@ -92,7 +88,6 @@ function show(look) {
     return word ? Number(word.dataset.word) : null;
   };
 
-  /** The place of an event in the picture, as shares. */
   function placeOfEvent(event) {
     const box = $("map").getBoundingClientRect();
     return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
@@ -105,7 +100,7 @@ function show(look) {
     if (!cell) return;
     const value = amount(seen, picture.boxes, cell);
     $("tip").dataset.value = value;
-    $("tip").textContent = `${word === look.whole ? "the response" : `“${word.text}”`}: ${said(value, mode)}${mode === "raw" ? " here" : " of the usual here"}`;
+    $("tip").textContent = `${word === look.whole ? "the response" : `“${word.text}”`}: ${amountIn(value, mode)}${mode === "raw" ? " here" : " of the usual here"}`;
     const own = $("tip").getBoundingClientRect();
     $("tip").style.left = `${Math.max(8, Math.min(event.clientX + 14, innerWidth - own.width - 8))}px`;
     $("tip").style.top = `${event.clientY + 18 + own.height > innerHeight ? event.clientY - own.height - 12 : event.clientY + 18}px`;
@@ -117,8 +112,6 @@ function show(look) {
     const cell = cellAt(picture.boxes, ...placeOfEvent(event));
     chooseCell(cell && state.cell?.join() === cell.join() ? null : cell);
   }
-
-  const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
   /** From the chosen cell to the one beside it; the first is the brightest. */
   function stepCell(event) {
@@ -141,9 +134,7 @@ function show(look) {
     const next = by && number !== null ? words.querySelector(`[data-word="${number + by}"]`) : null;
     if (!next) return undefined;
     event.preventDefault();
-    words.querySelectorAll('.word[tabindex="0"]').forEach((one) => { one.tabIndex = -1; });
-    next.tabIndex = 0;
-    return next.focus();
+    return stepFocus(event.target, next);
   }
 
   words.addEventListener("pointerover", (event) => { if (event.pointerType === "mouse") point(numberOf(event)); });
@@ -166,24 +157,23 @@ function show(look) {
     h("input", { type: "radio", name: "mode", value: mode, ...(mode === state.mode ? { checked: "" } : {}) }),
     h("span", {}, names[mode]))));
   $("modes").addEventListener("change", (event) => { state.mode = event.target.value; draw(); });
-  const ramp = look.heat.colors.map((color) => `rgb(${color.join(" ")})`).join(", ");
-  document.documentElement.style.setProperty("--ramp", `linear-gradient(90deg, ${ramp})`);
+  setRamp(look.heat);
   $("frame").style.setProperty("--dim", look.heat.dim);
   drawWords(words, look);
   draw();
   $("look").ariaBusy = false;
 }
 
-function complain(text) {
+function showProblem(text) {
   $("problem").hidden = false;
   $("problem").textContent = text;
 }
 
 document.documentElement.style.setProperty("--hue", document.querySelector("main").dataset.hue);
 if (!CAN_DECODE) {
-  complain("This browser cannot unpack this page (it has no DecompressionStream): open it in Chrome or Edge 80, "
+  showProblem("This browser cannot unpack this page (it has no DecompressionStream): open it in Chrome or Edge 80, "
     + "Firefox 113, Safari 16.4 or later.");
 } else {
   unpack($("block").textContent).then(({ items: [head], cut }) => show(openLook(head, cut)))
-    .catch((error) => complain(`This page is damaged: it cannot be read (${error.message})`));
+    .catch((error) => showProblem(`This page is damaged: it cannot be read (${error.message})`));
 }

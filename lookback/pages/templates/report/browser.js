@@ -1,15 +1,77 @@
-/* The browser of items: its state, what the reader does to it, and what follows from that. */
+/* The browser of items: its state, links to it, what the reader does to it, and what follows from that. */
 
+const SLIDERS = ["alpha", "lam", "n"];
 const PATIENCE = 60; // ms: a slider on its way comes before the means of all items
 
+/** The hash of a state; what is as it is by default is left out, but for what every link names. */
+function linkOf(state, run) {
+  const all = state.show === "all";
+  return hashOf({
+    run: run.key, item: run.items[state.item].id, alpha: state.alpha, lam: state.lam, n: state.n,
+    candidate: state.candidate === null ? "" : state.candidate + 1, signal: state.signal,
+    search: state.search, show: all ? "" : state.show, other: all ? "" : state.other,
+  });
+}
+
+/** A state from a hash, and a sentence about each thing in it that this page has not. */
+function readLink(hash, runs, usual) {
+  const { problems, read, number, choice } = hashReader(hash);
+  const state = { ...usual() };
+  const set = (name, value) => { if (value !== undefined) state[name] = value; };
+  const place = (list, test) => { const i = list.findIndex(test); return i < 0 ? undefined : i; };
+
+  set("run", read("run", (key) => place(runs, (run) => linkable(run.key) === key),
+    `there is no such run here; there are: ${runs.map((run) => run.key).join(", ")}`));
+  const run = runs[state.run];
+  Object.assign(state, { alpha: run.alpha, lam: run.lam, n: run.n });
+  set("item", read("item", (id) => place(run.items, (item) => linkable(item.id) === id),
+    `there is no such item here; the page has ${run.items.length} of the ${run.total} of ${run.key}`));
+  for (const name of ["alpha", "lam"]) {
+    set(name, read(name, number(0, Number.MAX_VALUE, false), "it must be 0 or more"));
+  }
+  set("n", read("n", number(run.least, run.n), `it must be from ${run.least} to ${run.n}`));
+  const candidate = read("candidate", number(1, state.n), `it must be from 1 to ${state.n}`);
+  set("candidate", candidate && candidate - 1);
+  const choices = { signal: Object.keys(SHADES), show: Object.keys(SHOWS), other: OTHERS };
+  for (const [name, names] of Object.entries(choices)) set(name, choice(name, names));
+  set("search", read("search", (words) => words));
+  return { state, problems };
+}
+
+/** A function that writes the address once things are quiet: another item is another entry of the
+    history, anything else changes the entry. `begin` says that the address is as the state is. */
+function addressWriter(look) {
+  let timer, entry;
+  const write = () => {
+    const { hash, item } = look();
+    history[item === entry ? "replaceState" : "pushState"](null, "", hash);
+    entry = item;
+  };
+  const remember = () => {
+    clearTimeout(timer);
+    timer = setTimeout(write, QUIET);
+  };
+  remember.begin = () => {
+    clearTimeout(timer);
+    entry = look().item;
+  };
+  return remember;
+}
+
+function isInView(list) {
+  const { top, bottom } = list.getBoundingClientRect();
+  return top < 0.6 * innerHeight && bottom > 0.4 * innerHeight;
+}
+
 function browse(index) {
+  const { methods, general } = index;
   const runs = index.runs.map((run) => openRun(run, index));
   const usual = () => ({
     run: 0, item: 0, alpha: runs[0].alpha, lam: runs[0].lam, n: runs[0].n, candidate: null,
     signal: "visual_lookback", search: "", show: "all", other: OTHERS[0], map: "raw",
   });
   const state = usual();
-  let found = []; // the places of the items that fit
+  let matches = []; // the places of the items that fit
   let ranking = null; // of the item that is drawn
   let job = 0; // what is done later stops when something newer was asked for
   const run = () => runs[state.run];
@@ -26,54 +88,54 @@ function browse(index) {
     const current = () => mine === job;
     $("browser").ariaBusy = true;
     try {
-      narrow();
+      listItems();
       if (!isLoaded(item())) await run().load(state.item);
       if (!current()) return;
       draw();
       await loadMatches(current);
       await loadMeans(current);
     } catch (error) {
-      complain([`This page is damaged: its items cannot be read (${error.message})`]);
+      showProblems([`This page is damaged: its items cannot be read (${error.message})`]);
     }
     if (current()) $("browser").ariaBusy = false;
   }
 
   /** The list of items that fit; where the shown one does not, the first that does is shown. */
-  function narrow() {
-    const { found: now, unknown } = narrowed(run(), state);
-    if ($("item").dataset.run !== run().key || now.join() !== found.join()) {
-      $("item").replaceChildren(...now.map((i) => {
+  function listItems() {
+    const { places, unknown } = matchingItems(run(), state);
+    if ($("item").dataset.run !== run().key || places.join() !== matches.join()) {
+      $("item").replaceChildren(...options(places.map((i) => {
         const { id, question } = run().items[i];
-        return h("option", { value: i }, `${id}  ${question.slice(0, 60)}`);
-      }));
+        return [i, `${id}  ${question.slice(0, 60)}`];
+      })));
     }
     $("item").dataset.run = run().key;
-    found = now;
-    const settled = found.length > 0 || !unknown;
-    if (settled && !found.includes(state.item)) {
-      Object.assign(state, { item: found[0] ?? 0, candidate: null });
+    matches = places;
+    const settled = matches.length > 0 || !unknown;
+    if (settled && !matches.includes(state.item)) {
+      Object.assign(state, { item: matches[0] ?? 0, candidate: null });
     }
     const { items, total } = run();
-    const matches = found.length < items.length ? ` · ${found.length || "none"} match` : "";
-    const place = found.indexOf(state.item);
+    const count = matches.length < items.length ? ` · ${matches.length || "none"} match` : "";
+    const place = matches.indexOf(state.item);
     $("item").value = state.item;
-    $("place").value = `item ${state.item + 1} · ${items.length} of ${total} here${matches}`;
+    $("place").value = `item ${state.item + 1} · ${items.length} of ${total} here${count}`;
     $("loading").textContent = unknown ? `looking through ${unknown} more…` : "";
     $("previous").disabled = place <= 0;
-    $("next").disabled = place < 0 || place === found.length - 1;
+    $("next").disabled = place < 0 || place === matches.length - 1;
     return unknown;
   }
 
   async function loadMatches(current) {
-    if (!narrow()) return;
+    if (!listItems()) return;
     const before = state.item;
     let last = performance.now();
     await loadAll(run(), () => {
-      if (current() && performance.now() - last > 250) { narrow(); last = performance.now(); }
+      if (current() && performance.now() - last > 250) { listItems(); last = performance.now(); }
       return current();
     });
     if (!current()) return;
-    narrow();
+    listItems();
     await run().load(state.item);
     if (current() && (state.item !== before || ranking.item !== item())) draw();
   }
@@ -88,7 +150,7 @@ function browse(index) {
       });
       if (whole) await new Promise((go) => setTimeout(go, PATIENCE));
       if (!whole || !current()) return;
-      workOut(one, state, Object.keys(index.methods));
+      computeMeans(one, state, Object.keys(methods));
     }
     $("loading").textContent = "";
     if (unknown.length) drawAllMeans();
@@ -98,7 +160,7 @@ function browse(index) {
     $("at").textContent =
       "Mean quality of the pick over the items of this page, per cent, at " +
       `α = ${state.alpha}, λ = ${state.lam}, N = ${state.n}`;
-    drawMeans($("means"), runs, run(), state, index.methods);
+    drawMeans($("means"), runs, run(), state, methods);
     $("means").classList.remove("old");
   }
 
@@ -112,16 +174,16 @@ function browse(index) {
   function drawFields() {
     $("n").max = $("n-number").max = run().n;
     $("n").min = $("n-number").min = run().least;
-    for (const name of ["alpha", "lam", "n"]) {
+    for (const name of SLIDERS) {
       $(name).value = state[name];
-      if (document.activeElement !== $(`${name}-number`)) $(`${name}-number`).value = state[name];
+      putField(`${name}-number`, state[name]);
     }
     for (const name of ["run", "signal", "show", "other", "search"]) {
       if ($(name).value !== String(state[name])) $(name).value = state[name];
     }
     $("other").disabled = state.show === "all";
     $("reported").ariaPressed = at(reported());
-    $("general").ariaPressed = at(index.general);
+    $("general").ariaPressed = at(general);
   }
 
   function draw() {
@@ -129,13 +191,16 @@ function browse(index) {
     drawFields();
     $("tip").hidden = true;
     const picks = Object.keys(METHODS).map((method) => [method, pick(method, item(), state)]);
-    ranking = { ...rankingOf(item(), state, reported()), item: item(), picks };
+    const candidates = first(item(), state.n);
+    const [scores, before] = [state, reported()]
+      .map((setting) => candidates.map((c) => METHODS.lookback(c, setting)));
+    ranking = { ...rankedAndShaded(candidates, scores, state), before: rank(before), item: item(), picks };
     const held = document.activeElement?.matches("#candidates .rank");
     drawMeansIfKnown();
-    drawAsked($("asked"), item(), picks, index.methods, state.map);
-    drawCandidates($("candidates"), ranking, picks, state, index.methods);
+    drawAsked(item(), picks, methods, state.map);
+    drawCandidates(ranking, state, methods);
     $("no-controls").hidden = Object.keys(run().controls).length > 0;
-    drawSelected($("candidates"), item(), selected(), state);
+    drawSelected(item(), selected(), state);
     if (held) button(selected()).focus({ preventScroll: true });
   }
 
@@ -143,12 +208,12 @@ function browse(index) {
 
   /* What the reader does */
 
-  const remember = remembered(() => ({ hash: linkOf(state, run()), item: `${state.run} ${state.item}` }));
+  const remember = addressWriter(() => ({ hash: linkOf(state, run()), item: `${state.run} ${state.item}` }));
 
   function change(changes) {
     Object.assign(state, changes);
     if (state.candidate !== null && state.candidate >= state.n) state.candidate = null;
-    complain([]);
+    showProblems([]);
     update();
     remember();
   }
@@ -165,13 +230,14 @@ function browse(index) {
   const chooseItem = (place) => change({ item: place, candidate: null });
 
   function step(by) {
-    const next = found[found.indexOf(state.item) + by];
+    const next = matches[matches.indexOf(state.item) + by];
     if (next !== undefined) chooseItem(next);
+    return true;
   }
 
   function select(candidate) {
     state.candidate = candidate;
-    drawSelected($("candidates"), item(), candidate, state);
+    drawSelected(item(), candidate, state);
     remember();
   }
 
@@ -185,27 +251,19 @@ function browse(index) {
     return true;
   }
 
-  function set(name, text) {
-    const value = Number(text);
-    const fits = name === "n"
-      ? Number.isInteger(value) && value >= run().least && value <= run().n
-      : Number.isFinite(value) && value >= 0;
-    if (text.trim() !== "" && fits) change({ [name]: value }); // else it is half-typed
-  }
-
   /** Show what a link says; what it names that is not here is said. */
   async function restore(hash) {
     const { state: read, problems } = readLink(hash, runs, usual);
     Object.assign(state, read);
-    complain(problems);
+    showProblems(problems);
     remember.begin();
     await update();
     if (state.run !== read.run || state.search !== read.search) return; // the reader went on
     const { id, candidates } = runs[read.run].items[read.item];
-    if (!found.includes(read.item)) {
-      complain([...problems, `item “${id}” is not among those that the link’s search and filter find`]);
+    if (!matches.includes(read.item)) {
+      showProblems([...problems, `item “${id}” is not among those that the link’s search and filter find`]);
     } else if (read.candidate >= candidates?.length) {
-      complain([...problems, `candidate “${read.candidate + 1}”: item “${id}” has ${candidates.length}`]);
+      showProblems([...problems, `candidate “${read.candidate + 1}”: item “${id}” has ${candidates.length}`]);
     }
   }
 
@@ -213,31 +271,41 @@ function browse(index) {
     const token = event.target.closest("[data-token]");
     $("tip").hidden = !token;
     const c = token && item().candidates[token.closest("li").dataset.index];
-    const t = Number(token?.dataset.token);
-    if (token) drawTip(token, c, state, smallMap($("asked"), item(), c, t, state.map));
-    drawMap($("asked"), c, t, state.map);
+    const small = drawMap(item(), c, Number(token?.dataset.token), state.map);
+    if (token) drawTip(token, c, state, small);
+  }
+
+  function shared() {
+    const rows = ranking.order.map((index, place) => {
+      const { tokens, quality } = ranking.candidates[index];
+      const facts = [`S ${shown(ranking.scores[index], 4)}`, `quality ${shown(quality, 2)}`, `candidate ${index + 1}`];
+      const names = ranking.picks.filter(([, picked]) => picked === index).map(([method]) => methods[method].title);
+      if (names.length) facts.push(`picked by ${names.join(", ")}`);
+      return { place: place + 1, facts: facts.join("   "), tokens, strengths: ranking.strengths[index] };
+    });
+    const { id, question } = ranking.item;
+    const about = `${run().label} · LookBack, α = ${state.alpha}, λ = ${state.lam}, `
+      + `${Math.min(SHARED.rows, rows.length)} of N = ${state.n} · shaded by ${SHADES[state.signal][0]}`;
+    return { caption: id, question, rows, about };
   }
 
   async function copy() {
-    const one = ranking?.item;
-    if (!one) return;
+    if (!ranking) return;
+    const { id, image } = ranking.item;
     $("copied").value = "drawing…";
     try {
-      const canvas = await drawPicture(one, ranking, state, run(), index.methods);
-      $("copied").value = await giveAway(canvas, `${one.id.replaceAll(/[^\w.-]+/g, "-")}.png`);
+      const name = `${id.replaceAll(/[^\w.-]+/g, "-")}.png`;
+      $("copied").value = await shareAsPicture(image === null ? null : imageAt(image), shared(), name);
     } catch (error) {
       $("copied").value = `it could not be drawn: ${error.message}`;
     }
   }
 
-  for (const name of ["alpha", "lam", "n"]) {
-    for (const input of [$(name), $(`${name}-number`)]) {
-      input.addEventListener("input", () => set(name, input.value));
-    }
-    $(`${name}-number`).addEventListener("blur", drawFields);
-  }
-  $("reported").addEventListener("click", () => change(reported()));
-  $("general").addEventListener("click", () => change({ ...index.general }));
+  listenToNumbers(SLIDERS.flatMap((name) => [[name, name], [`${name}-number`, name]]), change, drawFields);
+  listenToClicks({
+    reported: () => change(reported()), general: () => change({ ...general }),
+    previous: () => step(-1), next: () => step(1), copy,
+  });
   $("run").addEventListener("change", () => chooseRun(Number($("run").value)));
   $("item").addEventListener("change", () => chooseItem(Number($("item").value)));
   $("search").addEventListener("input", () => change({ search: $("search").value }));
@@ -245,9 +313,6 @@ function browse(index) {
     $(name).addEventListener("change", () => change({ [name]: $(name).value }));
   }
   $("asked").addEventListener("change", (event) => { state.map = event.target.value; });
-  $("previous").addEventListener("click", () => step(-1));
-  $("next").addEventListener("click", () => step(1));
-  $("copy").addEventListener("click", copy);
   $("candidates").addEventListener("click", (event) => {
     const row = event.target.closest("li");
     if (row && !event.target.closest(".compare")) select(Number(row.dataset.index));
@@ -255,7 +320,13 @@ function browse(index) {
   $("candidates").addEventListener("pointerover", tip);
   $("candidates").addEventListener("pointerleave", tip);
   addEventListener("scroll", () => { $("tip").hidden = true; }, { passive: true });
-  listenToKeys(step, stepCandidate);
+  // Where there is no next candidate, or the list is out of sight, up and down scroll as ever.
+  listenToKeys({
+    ArrowLeft: () => step(-1), ArrowRight: () => step(1),
+    ArrowUp: () => isInView($("candidates")) && stepCandidate(-1),
+    ArrowDown: () => isInView($("candidates")) && stepCandidate(1),
+    "/": () => goTo("search"), "?": showKeys,
+  }, "input, select, textarea, dialog, .scroll");
   addEventListener("popstate", () => {
     if (location.hash === "" || isLink(location.hash)) restore(location.hash);
   });
@@ -267,21 +338,16 @@ function browse(index) {
   });
 }
 
-/** The choices that do not change. */
-function fill(runs, index) {
-  const options = (entries) => entries.map(([value, label]) => h("option", { value }, label));
+function fill(runs, { methods, general }) {
   $("run").append(...options(runs.map((run, i) => [i, run.label])));
-  $("signal").append(...options(Object.entries(SHADES).map(([name, [label]]) => [name, label])));
+  $("signal").append(...options(SHADE_NAMES));
   $("show").append(...options(Object.entries(SHOWS).map(([name, [label]]) => [name, label])));
-  $("other").append(...options(OTHERS.map((name) => [name, index.methods[name].title])));
-  $("general").append(` (${index.general.alpha}, ${index.general.lam})`);
-  for (const [method, { color }] of Object.entries(index.methods)) {
-    document.documentElement.style.setProperty(`--${method}`, color);
-  }
+  $("other").append(...options(OTHERS.map((name) => [name, methods[name].title])));
+  $("general").append(` (${general.alpha}, ${general.lam})`);
+  setColors(methods);
 }
 
-/** Say what is wrong, or nothing. */
-function complain(problems) {
+function showProblems(problems) {
   $("problem").hidden = !problems.length;
   $("problem").textContent = problems.join(". ");
 }

@@ -1,11 +1,17 @@
 "use strict";
 
-/* The maths, without the page: the paper's formula as in lookback/scores/formula.py, in float64.
-   A candidate has tokens, quality (NaN if unknown), its signals (float32; read as float64) and
-   their means by name, and logA. */
+/* The paper's formula as in lookback/scores/formula.py, in float64. A candidate has tokens, quality (NaN if
+   unknown), its signals (float32; read as float64) and their means by name, and logA. */
 
+const RECORDED = ["log_prob", "visual_lookback", "self_certainty", "entropy"];
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 const mean = (values) => sum(values) / values.length;
+
+function withMeans(signals, floor) {
+  const means = Object.fromEntries(Object.entries(signals).map(([name, values]) => [name, mean(values)]));
+  const logA = Float64Array.from(signals.visual_lookback, (a) => Math.log(Math.max(a, floor)));
+  return { ...signals, means, logA };
+}
 
 /** q(t) ∝ A_t^λ (Eq. 7), from log A; relative to the largest, so that nothing underflows. */
 function relevance(logA, lam) {
@@ -45,27 +51,3 @@ const METHODS = {
   mean_log_prob: whole((c) => c.means.log_prob),
   visual_lookback: whole((c) => c.means.visual_lookback),
 };
-
-/** The place of the first of the highest scores; NaN loses to every number. */
-function highest(scores) {
-  let best = 0;
-  for (let i = 1; i < scores.length; i++) {
-    if (scores[i] > scores[best] || (Number.isNaN(scores[best]) && !Number.isNaN(scores[i]))) best = i;
-  }
-  return best;
-}
-
-/** The place of the candidate that a method picks among the first n. */
-const pick = (method, item, setting) =>
-  highest(first(item, setting.n).map((c) => METHODS[method](c, setting)));
-
-/** The mean over items of the quality of a method's picks; of "random" and "oracle", too. */
-function worth(method, items, setting) {
-  return mean(items.map((item) => {
-    if (method in METHODS) return item.candidates[pick(method, item, setting)].quality;
-    const known = first(item, setting.n).map((c) => c.quality).filter((q) => !Number.isNaN(q));
-    return method === "oracle" ? Math.max(...known) : mean(known);
-  }));
-}
-
-const first = (item, n) => item.candidates.slice(0, n);

@@ -1,5 +1,5 @@
-/* Where a response looked, without the page: what a look is stands in lookback/pages/look_data.py,
-   and the sums are those of lookback/regions.py. Places are shares of a picture's width and height. */
+/* Where a response looked: what a look is stands in lookback/pages/look.py, and the sums are those of
+   lookback/looks/heat_map.py. Places are shares of a picture's width and height. */
 
 const PARTS = {
   "top left": [0, 0, 0.5, 0.5], "top right": [0.5, 0, 1, 0.5],
@@ -39,7 +39,7 @@ function meanRows(matrix, columns, { first, stop }) {
 
 /** What a word looked at in a picture: {raw, values, base}. A relative map is divided by that of `base`: the
     mean over all tokens ("tokens"), or the word's own after another prompt ("prompt"). To both sides is
-    added a little of the mean over the source, as in lookback/look.py. */
+    added a little of the mean over the source, as in lookback/looks/look.py. */
 function lookedAt(look, picture, word, mode) {
   const { weights, baseline, tokens } = picture;
   const raw = meanRows(weights, tokens, word);
@@ -67,6 +67,8 @@ function mass(values, boxes, [left, top, right, bottom]) {
 /** The same, divided by that of the base if there is one. */
 const amount = ({ values, base }, boxes, region) =>
   mass(values, boxes, region) / (base ? mass(base, boxes, region) : 1);
+const amountText = (value, mode, digits) =>
+  (mode === "raw" ? percent(value, digits) : `${shown(value, digits)} ×`);
 
 /** The part of the picture with the most of it, [name, share]; null where there is none. */
 function placeOf(values, boxes) {
@@ -144,14 +146,13 @@ function mapOf(seen, picture) {
   return { density, strength, highest };
 }
 
-/** The colour of a strength from 0 to 1, between the nearest two. */
 function heatColor(colors, strength) {
   const at = strength * (colors.length - 1);
   const low = Math.min(Math.floor(at), colors.length - 2);
   return colors[low].map((part, i) => Math.round(part + (at - low) * (colors[low + 1][i] - part)));
 }
 
-/** Paint a map for a picture that is dimmed below it, as lookback/heat.py does. */
+/** Paint a map for a picture that is dimmed below it, as lookback/looks/heat_map.py does. */
 function paintMap(canvas, picture, { density, strength }, { colors, strongest }) {
   const pen = canvas.getContext("2d");
   const { xs, ys } = picture.edges;
@@ -169,8 +170,42 @@ function paintMap(canvas, picture, { density, strength }, { colors, strongest })
 }
 
 /** A canvas as large as it will be seen, with the picture's shape. */
-function fitCanvas(canvas, { width, height }, largest = 1024) {
+function fitCanvas(canvas, { width, height }, largest) {
   const share = largest / Math.max(width, height);
   canvas.width = Math.max(1, Math.round(width * share));
   canvas.height = Math.max(1, Math.round(height * share));
+}
+
+/** Put an element over a box of a picture, of which `size` is the whole. */
+function cover(element, [left, top, right, bottom], size) {
+  const sides = { left, top, width: right - left, height: bottom - top };
+  for (const [name, pixels] of Object.entries(sides)) element.style[name] = `${100 * pixels / size}%`;
+}
+
+/** Paint where a span of tokens looked over the picture of a frame. */
+function paintSpan(frame, look, span, mode, largest) {
+  const [picture] = look.pictures;
+  const canvas = frame.querySelector("canvas");
+  fitCanvas(canvas, picture, largest);
+  frame.style.setProperty("--dim", look.heat.dim);
+  const seen = lookedAt(look, picture, span, mode);
+  const map = mapOf(seen, picture);
+  paintMap(canvas, picture, map, look.heat);
+  frame.classList.add("mapped");
+  return { picture, seen, map };
+}
+
+/** The same, small, for the tip, where the frame itself is out of sight; or nothing. */
+function smallMap(frame, uri, look, span, mode) {
+  const { top, bottom } = frame.getBoundingClientRect();
+  if (bottom > 0.25 * innerHeight && top < 0.75 * innerHeight) return [];
+  const small = h("div", { class: "frame" }, h("img", { src: uri, alt: "" }), h("canvas", { "aria-hidden": "true" }));
+  paintSpan(small, look, span, mode, 384);
+  return [small];
+}
+
+/** Let CSS know the colours of the map, as --ramp. */
+function setRamp({ colors }) {
+  const ramp = colors.map((color) => `rgb(${color.join(" ")})`).join(", ");
+  document.documentElement.style.setProperty("--ramp", `linear-gradient(90deg, ${ramp})`);
 }

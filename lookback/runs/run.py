@@ -398,9 +398,9 @@ class Run:
         """Raise RunError for settings that recorded scores were not made with."""
         made = self.recorded_settings(name)
         for key, value in params.items():
-            if json.loads(json.dumps(value, default=str)) != made[key]:
+            if json.loads(json.dumps(value, default=str)) != made.get(key):
                 raise RunError(
-                    f"{self.path} has {name} scores made with {key} = {made[key]!r}, not "
+                    f"{self.path} has {name} scores made with {key} = {made.get(key)!r}, not "
                     f"{value!r}: others need the model again, see Candidates.rank"
                 )
 

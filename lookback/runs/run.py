@@ -387,19 +387,20 @@ class Run:
 
     def recorded_settings(self, name: str) -> dict[str, Any]:
         """Return the settings that the scores of a name in `recorded` were made with."""
-        return dict(self.manifest.scorers[name])
+        recorded = self.manifest.scorers.get(name)  # None of scores that a study derived
+        return dict(get_scorer(name.partition("@")[0]).defaults if recorded is None else recorded)
 
     def changed_settings(self, name: str) -> dict[str, Any]:
         """Return those of these settings that are no longer the scorer's defaults."""
-        return get_scorer(name.partition("@")[0]).changed_since(self.manifest.scorers[name])
+        return get_scorer(name.partition("@")[0]).changed_since(self.recorded_settings(name))
 
     def _check_recorded(self, name: str, params: Mapping[str, Any]) -> None:
         """Raise RunError for settings that recorded scores were not made with."""
         made = self.recorded_settings(name)
         for key, value in params.items():
-            if json.loads(json.dumps(value, default=str)) != made[key]:
+            if json.loads(json.dumps(value, default=str)) != made.get(key):
                 raise RunError(
-                    f"{self.path} has {name} scores made with {key} = {made[key]!r}, not "
+                    f"{self.path} has {name} scores made with {key} = {made.get(key)!r}, not "
                     f"{value!r}: others need the model again, see Candidates.rank"
                 )
 

@@ -108,7 +108,7 @@ def record(run, name, scores=None, replies=None):
         found.setdefault(item // SHARD, []).append(row)
     for shard, rows in found.items():
         write_shard(run.path, f"scores/{name}", shard, rows)
-    return change_manifest(run.path, scorers=dict(run.manifest.scorers) | {name: None})
+    return change_manifest(run.path, scorers=dict(run.manifest.scorers) | {name: {}})
 
 
 def change(run, **manifest):

@@ -249,7 +249,7 @@ def test_a_scorer_of_ones_own_has_its_row(runs, monkeypatch):
 def test_scores_made_with_other_settings_than_todays_are_named(tmp_path):
     run = make_run(tmp_path / "run", items=6, n=5, recorded=("vauq",))
     assert not any("recorded with" in note for note in get_study("main")([run]).notes)
-    made = {"vauq": {k: v for k, v in run.manifest.scorers["vauq"].items() if k != "rows"}}
+    made = {"vauq": dict(run.manifest.scorers["vauq"]) | {"rows": "response"}}
     old = change_manifest(tmp_path / "run", scorers=made)
     note = "Scenes Caption: vauq was recorded with rows = 'response', which is not its default."
     assert note in get_study("main")([old]).notes

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from lookback.studies import Cell, Runs, StudyError, Table, get_study
+from lookback.studies import Cell, Runs, Table, get_study
 from lookback.studies.common.budgets import AVERAGE
 from lookback.studies.common.selection import ceilings, title_of
 from lookback.studies.main import outcome_rows
@@ -31,7 +31,7 @@ def difference_rows(runs: Runs) -> list[dict[str, Any]]:
     """
     try:
         found = outcome_rows(get_study("main").prepare(runs))
-    except StudyError:
+    except ValueError:  # the section of study `main` says why
         return []
     return [
         {name: row[name] for name in ("model", "benchmark", "N", "method")}
@@ -51,8 +51,7 @@ def difference_tables(rows: Sequence[dict[str, Any]]) -> list[Table]:
     for model, group in groupby(rows, key=lambda row: row["model"]):
         here = list(group)
         cells = {(row["method"], row["benchmark"], row["N"]): row for row in here}
-        setups = [key[1:] for key in cells if key[1] != AVERAGE]
-        setups = list(dict.fromkeys(setups))
+        setups = list(dict.fromkeys(key[1:] for key in cells if key[1] != AVERAGE))
         if len(setups) > 1:  # of one the average would be the same again
             setups.insert(0, (AVERAGE, 0))
         items = min(row["items"] for row in here if row["benchmark"] != AVERAGE)

@@ -1,16 +1,22 @@
 """Which layers' A_t selects best, which look at the image for words that show things, and which
-tell right objects from wrong ones. Of runs with signals by layer."""
+tell right objects from wrong ones. Of runs with signals by layer.
+
+Layers are counted from 0 here, and from 1 where people read of them.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lookback.benchmarks import english
+from lookback.runs import Run
 from lookback.scores.base import get_scorer
-from lookback.scores.formula import Array
+from lookback.scores.formula import Array, lookback_scores
 from lookback.studies.common import plots
 from lookback.studies.common import words as speech
 from lookback.studies.common.base import (
@@ -23,18 +29,21 @@ from lookback.studies.common.base import (
     title,
 )
 from lookback.studies.common.budgets import join_budgets
-from lookback.studies.common.layers import (
-    CHOSEN,
-    REFERENCES,
-    LayerResult,
-    Settings,
-    analyse,
-    name_of,
-    parts_of,
+from lookback.studies.common.controls import auc, bootstrap_aucs
+from lookback.studies.common.selection import (
+    bootstrap_means,
+    choose_on_other_half,
+    estimate,
+    in_order,
+    interval,
+    outcome,
+    quality_of_picks,
 )
-from lookback.studies.common.selection import bootstrap_means, estimate, in_order, interval
 from lookback.studies.common.tables import Cell, Table, rows_of_columns
 
+ORDINALS = ("first", "second", "third", "fourth")
+CHOSEN = "chosen on the other half"
+REFERENCES = {"mean log p": "mean_log_prob", "random selection": "random"}
 NOTES = [
     "Layers are counted from 1, those that attend alone. All layers: the run's own A_t, the mean "
     "over all heads; some layers: the mean over these. Alpha and lambda are the same for all.",
@@ -74,16 +83,12 @@ def layers(
     results = []
     for run in in_order(_with_layers(runs).largest):
         budget = one_budget(runs, run, n)
-        result, more = analyse(run, Settings(budget, splits, seed, responses, alpha, lam))
+        result, more = _analyse(run, budget, splits, seed, responses, alpha, lam)
         results.append(result)
         if run not in runs.largest:
             notes.append(other_run_note(run, "signals by layer"))
         notes += [f"{title(run)}, {run.model}: {note}" for note in more]
-    rows = [
-        row
-        for result in results
-        for row in (*_selection(result), *_words(result), *_mentions(result))
-    ]
+    rows = [row for result in results for row in (*_selection(result), *_by_layer(result))]
     tables = []
     for _, group in groupby(results, key=lambda result: (result.run.model, result.depth)):
         here = list(group)
@@ -99,6 +104,191 @@ def _with_layers(runs: Runs) -> Runs:
             "DIR` and give it"
         )
     return Runs(kept, runs.notes, runs.ns)
+
+
+def parts_of(depth: int) -> dict[str, range]:
+    """The halves and quarters of so many layers, as far as there are layers for them."""
+    parts = {}
+    for name, count in (("half", 2), ("quarter", 4)):
+        bounds = [depth * i // count for i in range(count + 1)]
+        if depth >= count:
+            for ordinal, first, end in zip(ORDINALS, bounds, bounds[1:], strict=False):
+                parts[f"{ordinal} {name}"] = range(first, end)
+    return parts
+
+
+def stretches(depth: int) -> list[range]:
+    """All layers, then every single one, every beginning, every end, the halves and quarters."""
+    singles = [range(i, i + 1) for i in range(depth)]
+    beginnings = [range(end) for end in range(1, depth)]
+    ends = [range(first, depth) for first in range(1, depth)]
+    ranges = [range(depth), *singles, *beginnings, *ends, *parts_of(depth).values()]
+    return list(dict.fromkeys(ranges))
+
+
+def name_of(layers: range, depth: int) -> str:
+    """What people call a stretch of layers."""
+    if len(layers) == depth:
+        return "all layers"
+    first, last = layers[0] + 1, layers[-1] + 1
+    return f"layer {first}" if first == last else f"layers {first}-{last}"
+
+
+def outcomes_by_layers(
+    run: Run, chosen: list[range], n: int, alpha: float | None = None, lam: float | None = None
+) -> Array:
+    """(items, chosen): the quality of LookBack's pick with A_t from each stretch of layers.
+
+    From all of them it is the run's own A_t, the mean over all heads; from some it is the mean over
+    these layers.
+
+    Args:
+        run: with signals by layer.
+        chosen: the stretches.
+        n: the first n candidates of each item.
+        alpha, lam: LookBack's settings; the run's own by default.
+    """
+    by_layer, filled = run.by_layer(), run.lengths > 0
+    log_prob, quality = run.signal("log_prob"), run.quality(n)
+    alpha = run.defaults["alpha"] if alpha is None else alpha
+    lam = run.defaults["lam"] if lam is None else lam
+    outcomes = []
+    for layers in chosen:
+        whole = len(layers) == by_layer.shape[1]
+        some = by_layer[:, layers.start : layers.stop]  # a view: a run can have millions of tokens
+        a = run.signal("visual_lookback") if whole else some.mean(axis=1, dtype=np.float64)
+        scores = np.full(len(filled), np.nan)
+        scores[filled] = lookback_scores(log_prob, a, run.lengths[filled], alpha, lam)
+        outcomes.append(quality_of_picks(run.grid(scores, n), quality))
+    return np.stack(outcomes, axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerResult:
+    """What was found in one run.
+
+    Attributes:
+        run: the run.
+        n: how many candidates of each item are selected from.
+        outcomes: (items,) in per cent, by what selects: a stretch of layers, a choice of one,
+            a reference.
+        words: for each of `speech.SETS` the mean z-score of A_t by layer, then over all layers.
+        aucs: of mentions, by layer, then over all layers; None if the benchmark cannot tell.
+        ends: (layers + 1, 2), where the intervals of the sets' z-scores and of the "AUC" end.
+        counts: how many words are in each set; how many mentions are right, and wrong.
+    """
+
+    run: Run
+    n: int
+    outcomes: dict[range | str, Array]
+    words: dict[str, Array]
+    aucs: Array | None
+    ends: dict[str, Array]
+    counts: dict[str, int]
+
+    @property
+    def depth(self) -> int:
+        """How many layers there are."""
+        return int(self.run.by_layer().shape[1])
+
+    @property
+    def each_layer(self) -> list[range]:
+        """Each layer, then all."""
+        return [*(range(i, i + 1) for i in range(self.depth)), range(self.depth)]
+
+    def name(self, what: range | str) -> str:
+        """What tables call what selects."""
+        return what if isinstance(what, str) else name_of(what, self.depth)
+
+    def gain(self, what: range | str) -> Array:
+        """(items,): points more than with all layers."""
+        return self.outcomes[what] - self.outcomes[range(self.depth)]
+
+
+def _analyse(
+    run: Run,
+    n: int,
+    splits: int,
+    seed: int,
+    responses: int,
+    alpha: float | None,
+    lam: float | None,
+) -> tuple[LayerResult, list[str]]:
+    """Return the results of a run, and notes on them; arguments as of the study."""
+    depth = run.by_layer().shape[1]
+    if not depth:
+        raise StudyError(f"{run.path}: every response is empty: there is nothing to analyse")
+    choices = stretches(depth)
+    values = 100 * outcomes_by_layers(run, choices, n, alpha, lam)
+    outcomes: dict[range | str, Array] = dict(zip(choices, values.T, strict=True))
+    outcomes[CHOSEN], times = choose_on_other_half(values, splits, seed)
+    often = sorted(zip(times.tolist(), choices, strict=True), key=lambda one: -one[0])[:3]
+    told = ", ".join(f"{name_of(one, depth)} {count} times" for count, one in often if count)
+    notes = [
+        f"of {len(choices)} stretches of layers {2 * splits} halves chose, most often: {told}."
+    ]
+    for name, method in REFERENCES.items():
+        outcomes[name] = 100 * outcome(run, method, n)
+    first = np.flatnonzero(run.index < n)
+    words, ends, counts = _word_scores(run, first, responses)
+    aucs, auc_ends, mentions, more = _mention_aucs(run, first, responses)
+    result = LayerResult(run, n, outcomes, words, aucs, ends | auc_ends, counts | mentions)
+    return result, [*notes, *more]
+
+
+def _by_layer_and_all(run: Run) -> list[Array]:
+    """A_t in each layer, and over all."""
+    return [*(a.astype(np.float64) for a in run.by_layer().T), run.signal("visual_lookback")]
+
+
+def _word_scores(
+    run: Run, candidates: NDArray[np.intp], most: int
+) -> tuple[dict[str, Array], dict[str, Array], dict[str, int]]:
+    """Mean z-scores of the words of each set, their intervals, and how many words these are."""
+    chosen = speech.sample_responses(candidates[run.lengths[candidates] > 0], most)
+    words = speech.find_words(run, chosen)
+    means = []
+    for values in _by_layer_and_all(run):
+        here = values[words.tokens]
+        # In a layer whose window has left the image behind A_t is 0 for every token.
+        same = here.min() == here.max()
+        means.append(
+            np.full(len(words.tags), np.nan)
+            if same
+            else speech.word_means(speech.z_scores(here), words.ranges)
+        )
+    sets = {name: words.within(tags) for name, tags in speech.SETS.items()}
+    counts = {name: int(inside.sum()) for name, inside in sets.items()}
+    scores, ends = {}, {}
+    items = speech.item_of_tokens(run, chosen)
+    for name, inside in sets.items():
+        of = items[words.ranges[inside, 0]]
+        scores[name] = np.array([m[inside].mean() if inside.any() else np.nan for m in means])
+        ends[name] = np.array([speech.words_interval(m[inside], of, len(run.sizes)) for m in means])
+    return scores, ends, counts
+
+
+def _mention_aucs(
+    run: Run, candidates: NDArray[np.intp], most: int
+) -> tuple[Array | None, dict[str, Array], dict[str, int], list[str]]:
+    """AUCs of right against wrong mentions, their intervals, how many there are, and notes."""
+    benchmark = speech.mentioning_benchmark(run)
+    if benchmark is None:
+        return None, {}, {}, ["the benchmark cannot tell right mentions from wrong; no AUC."]
+    mentions = speech.find_mentions(run, benchmark, candidates, most)
+    inside = np.repeat(np.isin(np.arange(len(run.index)), candidates), run.lengths)
+    values = [
+        speech.word_means(values[inside], mentions.ranges) for values in _by_layer_and_all(run)
+    ]
+    aucs = [auc(each, mentions.right) for each in values]
+    of = speech.item_of_tokens(run, candidates)[mentions.ranges[:, 0]]
+    draws = [bootstrap_aucs(each, mentions.right, of, len(run.sizes)) for each in values]
+    ends = np.array([interval(each) if len(each) else (np.nan, np.nan) for each in draws])
+    counts = {"right": int(mentions.right.sum()), "wrong": int((~mentions.right).sum())}
+    notes = [f"{note}." for note in benchmark.notes]
+    found = f"{counts['right']} right and {counts['wrong']} wrong mentions"
+    notes.insert(0, f"{found} in {mentions.responses} responses.")
+    return np.array(aucs), {"AUC": ends}, counts, notes
 
 
 def _row(result: LayerResult, measure: str, what: range | str, **numbers: float) -> dict[str, Any]:
@@ -119,30 +309,19 @@ def _selection(result: LayerResult) -> list[dict[str, Any]]:
     return rows
 
 
-def _words(result: LayerResult) -> list[dict[str, Any]]:
+def _by_layer(result: LayerResult) -> list[dict[str, Any]]:
+    """Return a row per layer: z-scores of each set of words, and the AUC of mentions if known."""
     rows = []
-    for name, values in result.words.items():
-        for what, value, ends in zip(result.each_layer, values, result.ends[name], strict=True):
-            row = _row(
-                result, f"z-score, {name}", what, value=float(value), words=result.counts[name]
-            )
-            rows.append(row | _ends(ends))
+    for name, values in (result.words | {"AUC": result.aucs}).items():
+        if values is None:
+            continue
+        measure = f"z-score, {name}" if name in result.words else name
+        counted = {"words": name} if name in result.words else {"right": "right", "wrong": "wrong"}
+        counts = {column: result.counts[key] for column, key in counted.items()}
+        numbers = zip(result.each_layer, values.tolist(), result.ends[name].tolist(), strict=True)
+        for what, value, (low, high) in numbers:
+            rows.append(_row(result, measure, what, value=value, low=low, high=high, **counts))
     return rows
-
-
-def _mentions(result: LayerResult) -> list[dict[str, Any]]:
-    if result.aucs is None:
-        return []
-    counts = {name: result.counts[name] for name in ("right", "wrong")}
-    values = zip(result.each_layer, result.aucs.tolist(), result.ends["AUC"], strict=True)
-    return [
-        _row(result, "AUC", what, value=value, **counts, **_ends(ends))
-        for what, value, ends in values
-    ]
-
-
-def _ends(ends: Array) -> dict[str, float]:
-    return {"low": float(ends[0]), "high": float(ends[1])}
 
 
 def _selection_table(results: list[LayerResult]) -> Table:
@@ -214,18 +393,14 @@ def _figure(results: list[LayerResult]) -> Any:
         _draw_mentions(bottom, result)
         names = {top: "per cent", middle: "mean z-score of A", bottom: "AUC, right mentions"}
         for axis, name in names.items():
-            axis.set(xlabel="layer", xticks=_ticks(result.depth))
+            step = -(-result.depth // 12)  # at most a dozen ticks
+            axis.set(xlabel="layer", xticks=range(1, result.depth + 1, step))
             axis.margins(x=0.04)
             if number % 2 == 0 or (axis is bottom and results[number - 1].aucs is None):
                 axis.set_ylabel(name)
                 axis.tick_params(labelleft=True)
     plots.settle_labels(figure)
     return figure
-
-
-def _ticks(depth: int) -> list[int]:
-    """At most a dozen of the layers."""
-    return list(range(1, depth + 1, -(-depth // 12)))
 
 
 def _draw(axis: Any, values: Any, ends: Any, name: str, color: str, style: str) -> None:

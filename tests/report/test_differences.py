@@ -132,3 +132,11 @@ def test_runs_without_quality_have_none_and_the_page_says_so(tmp_path):
     control = make_run(tmp_path / "none", items=2, n=2, image="none")
     assert difference_rows(Runs([control])) == []
     assert "No differences" in report([control], {}, items=1)
+
+
+def test_a_scorer_that_fails_costs_the_table_alone(runs, monkeypatch):
+    def broken(*_):
+        raise ValueError("plugin 'x' failed")
+
+    monkeypatch.setattr("lookback.report.tables.outcome_rows", broken)
+    assert difference_rows(runs) == []

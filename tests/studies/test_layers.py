@@ -15,8 +15,8 @@ from lookback.runs import Run
 from lookback.scores.formula import lookback_score
 from lookback.studies import StudyError, get_study
 from lookback.studies.common.controls import auc, bootstrap_aucs
-from lookback.studies.common.layers import stretches
 from lookback.studies.common.selection import bootstrap_means, choose_on_other_half, interval
+from lookback.studies.layers import stretches
 
 LAYERS = 5
 STUDY = get_study("layers")

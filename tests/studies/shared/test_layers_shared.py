@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lookback.studies import StudyError
-from lookback.studies.common.layers import name_of, parts_of, stretches
 from lookback.studies.common.selection import choose_on_other_half
+from lookback.studies.layers import name_of, parts_of, stretches
 
 
 @given(st.integers(1, 40))

@@ -8,7 +8,12 @@ from toy_engine import ToyEngine
 
 from lookback.engines import check_sampling
 from lookback.engines.common.logits import streams
-from lookback.engines.common.options import MOST_CANDIDATES, MOST_NEW_TOKENS, MOST_TOKENS, draw_of
+from lookback.engines.common.options import (
+    MOST_CANDIDATES,
+    MOST_NEW_TOKENS,
+    MOST_TOKENS,
+    SampleOptions,
+)
 from lookback.runs.plan import Plan
 
 GOOD = {"n": 25, "temperature": 1.2, "top_p": 0.9, "top_k": None, "max_new_tokens": 256, "seed": 42}
@@ -135,4 +140,4 @@ def test_the_largest_seeds_have_streams_of_their_own():
 @pytest.mark.parametrize("stop", ["a\ud800", ["a", "a\ud800"]])
 def test_a_stop_text_has_whole_characters(stop):
     with pytest.raises(ValueError, match=r"stop.*ud800"):
-        draw_of(**GOOD, stop=stop)
+        SampleOptions.of(**GOOD, stop=stop)

@@ -254,7 +254,7 @@ class TestTurns:
         assert lock_for(one) is not lock_for(other)
 
 
-class TestLoan:
+class TestSession:
     def test_others_find_the_model_as_it_was_and_it_goes_on_as_it_had_become(self):
         model = torch.nn.Module()
         model.rope_deltas, model.length = torch.tensor(1), 5
@@ -288,14 +288,14 @@ class TestLoan:
         assert snapshot(model) == left
         assert entered == ["in", "out", "in", "out"]
 
-    def test_a_loan_inside_another_is_not_interrupted(self):
+    def test_a_session_inside_another_is_not_interrupted(self):
         model = torch.nn.Module()
         turns, seen = lock_for(model), []
         with ModelSession(model), ModelSession(model) as inner:
             thread = threading.Thread(target=take, args=(turns, seen))
             thread.start()
             wait_until(lambda: turns._waiting)
-            inner.offer()
+            inner.yield_turn()
             assert not seen
         thread.join(HANG_SECONDS)
         assert seen == [True]

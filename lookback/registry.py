@@ -22,6 +22,7 @@ import difflib
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 import warnings
@@ -30,7 +31,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from lookback.errors import error_line
 
@@ -78,6 +79,22 @@ class Entry(Protocol):
 
 
 E = TypeVar("E", bound=Entry)
+
+
+class FunctionEntry:
+    """An entry that is a function; its arguments but the first are settings."""
+
+    function: Callable[..., Any]
+
+    @property
+    def origin(self) -> object:
+        """The registered function."""
+        return self.function
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """The names of its settings."""
+        return tuple(inspect.signature(self.function).parameters)[1:]
 
 
 class Registry(Generic[E]):

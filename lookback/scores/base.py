@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from lookback.errors import error_line
 from lookback.registry import (
     WRONG_KIND,
+    FunctionEntry,
     Registry,
     SettingError,
     did_you_mean,
@@ -64,7 +65,7 @@ class ScorerError(ValueError):
 
 
 @dataclass(frozen=True)
-class Scorer:
+class Scorer(FunctionEntry):
     """A registered scorer.
 
     Attributes:
@@ -100,19 +101,9 @@ class Scorer:
     validate: Callable[..., None] | None = None
 
     @property
-    def origin(self) -> object:
-        """The registered function."""
-        return self.function
-
-    @property
     def own(self) -> bool:
         """Whether a user or another package registered it."""
         return SCORERS.own(self.name)
-
-    @property
-    def params(self) -> tuple[str, ...]:
-        """The names of its settings."""
-        return tuple(inspect.signature(self.function).parameters)[1:]
 
     @property
     def defaults(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from lookback.benchmarks.base import BENCHMARKS
 from lookback.errors import error_line
 from lookback.registry import (
     WRONG_KIND,
+    FunctionEntry,
     Registry,
     SettingError,
     did_you_mean,
@@ -240,7 +241,7 @@ def _size(run: Run) -> tuple[int, bool]:
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(FunctionEntry):
     """A registered study.
 
     Attributes:
@@ -259,19 +260,9 @@ class Study:
     needs_quality: bool
 
     @property
-    def origin(self) -> object:
-        """The function."""
-        return self.function
-
-    @property
     def own(self) -> bool:
-        """Whether it is a user's own, not one of the package's."""
+        """Whether a user or another package registered it."""
         return STUDIES.own(self.name)
-
-    @property
-    def params(self) -> tuple[str, ...]:
-        """The names of its settings."""
-        return tuple(inspect.signature(self.function).parameters)[1:]
 
     def __call__(self, runs: Sequence[Run], params: Mapping[str, Any] | None = None) -> Result:
         """Run the study.

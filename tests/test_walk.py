@@ -1,35 +1,47 @@
-"""How many files of the package a newcomer walks through, from a question to the best answer."""
+"""How many files of the package a newcomer walks through: a question in Python, a chat request."""
 
+import asyncio
 import inspect
 import sys
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
+import pytest
 from PIL import Image
+from server.serving import asked, chat, embedded
 
 import lookback
+from lookback.server.app import make_app
+from lookback.server.settings import Settings
 
 ROOT = Path(lookback.__file__).parent
-FILES = 35
+SAMPLE_FILES = 34
+CHAT_FILES = 40
+SERVER_FILES = 7
+"""Of a chat request, those of the server; without `process`, as there is no network here."""
 
 
-def files_of(work):
-    """The files of the package whose functions run in this thread during some work."""
-    seen = set()
+@contextmanager
+def files_called():
+    """The files of the package whose functions are called, in this thread or in new ones."""
+    names = set()
 
     def note(frame, event, _):
         code = frame.f_code
         if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:  # no module or class body
-            seen.add(code.co_filename)
+            if Path(code.co_filename).is_relative_to(ROOT):
+                names.add(str(Path(code.co_filename).relative_to(ROOT)))
 
     before = sys.getprofile()
+    threading.setprofile(note)
     sys.setprofile(note)
     try:
-        work()
+        yield names
     finally:
         sys.setprofile(before)
-    return sorted(
-        str(Path(name).relative_to(ROOT)) for name in seen if Path(name).is_relative_to(ROOT)
-    )
+        threading.setprofile(None)
 
 
 def test_from_a_question_to_the_best_answer():
@@ -39,6 +51,26 @@ def test_from_a_question_to_the_best_answer():
         load().sample(image, "What is red?", n=3, seed=1).best("lookback")
 
     walk()  # imports and what is tried once per process are no part of it
-    files = files_of(walk)
+    with files_called() as files:
+        walk()
     assert "engines/base.py" in files
-    assert len(files) <= FILES, files
+    assert len(files) <= SAMPLE_FILES, sorted(files)
+
+
+async def ask(engine, **more):
+    app = make_app(engine, Settings())  # with threads of its own
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        with files_called() as files:
+            body = asked(seed=1, max_tokens=4, lookback={"best_of": 2}, **more)
+            answer = await chat(client, **body)
+    assert answer.status_code == 200
+    return files
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_chat_request(stream):
+    asyncio.run(ask(embedded(), stream=stream))  # what is imported at the first request is no step
+    files = asyncio.run(ask(embedded(), stream=stream))
+    assert len([name for name in files if name.startswith("server/")]) <= SERVER_FILES
+    assert len(files) <= CHAT_FILES, sorted(files)

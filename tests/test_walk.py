@@ -29,10 +29,10 @@ def files_called():
     names = set()
 
     def note(frame, event, _):
-        code = frame.f_code
-        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:  # no module or class body
-            if Path(code.co_filename).is_relative_to(ROOT):
-                names.add(str(Path(code.co_filename).relative_to(ROOT)))
+        function = event == "call" and frame.f_code.co_flags & inspect.CO_OPTIMIZED
+        path = Path(frame.f_code.co_filename)
+        if function and path.is_relative_to(ROOT):  # no module or class body
+            names.add(str(path.relative_to(ROOT)))
 
     before = sys.getprofile()
     threading.setprofile(note)

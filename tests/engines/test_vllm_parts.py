@@ -12,7 +12,6 @@ import torch
 from engines.reference import noise
 
 from lookback.conversations import Conversation, SourceError
-from lookback.engines.base import UnsupportedModelError
 from lookback.engines.common.logits import streams
 from lookback.engines.vllm.client.client import gather_ordered
 from lookback.engines.vllm.client.prompts import Prompt, Prompts
@@ -31,6 +30,7 @@ from lookback.engines.vllm.tap_request import TapRequest, mask_of, runs
 from lookback.engines.vllm.worker import ledger as ledger_file
 from lookback.engines.vllm.worker.batch import Batch, Requests, placeholders
 from lookback.engines.vllm.worker.ledger import Ledger
+from lookback.errors import UnsupportedModelError
 from lookback.signals import SIGNALS, WRITING
 
 

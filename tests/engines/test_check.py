@@ -77,7 +77,7 @@ class TestPlanted:
     """Each bug that a tired programmer could write turns the check red, where it should."""
 
     def test_the_tokens_own_row(self, lb, monkeypatch):
-        read = Decoder._score
+        read = Decoder.score_batch
 
         def late(self, prefix, responses, **settings):
             found = read(self, prefix, responses, **settings)
@@ -85,7 +85,7 @@ class TestPlanted:
                 one.signals[1, :-1] = one.signals[1, 1:].copy()
             return found
 
-        monkeypatch.setattr(Decoder, "_score", late)
+        monkeypatch.setattr(Decoder, "score_batch", late)
         assert "score, all tokens in one pass" in wrong(lb.check())
 
     def test_a_tempered_probability(self, lb, monkeypatch):

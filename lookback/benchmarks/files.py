@@ -115,7 +115,7 @@ class FileBenchmark(MeanOfScores):
 
         Args:
             split: "test" or "all".
-            limit: only so many; None for all of the split.
+            limit: use only the first N; None for the whole split.
             seed: which sample the test split is, where the paper draws one.
         """
         if split not in ("test", "all"):

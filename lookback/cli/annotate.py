@@ -1,7 +1,5 @@
 """The command `annotate`: cases before raters, served or as a file."""
 
-# ruff: noqa: RUF009  (option() makes a dataclass field)
-
 from __future__ import annotations
 
 from dataclasses import dataclass

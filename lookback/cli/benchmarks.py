@@ -1,7 +1,5 @@
 """The commands about benchmarks: `benchmarks`, `evaluate`."""
 
-# ruff: noqa: RUF009  (option() makes a dataclass field)
-
 from __future__ import annotations
 
 from collections.abc import Sequence

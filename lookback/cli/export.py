@@ -1,7 +1,5 @@
 """The command `export`: a run as other tools read it."""
 
-# ruff: noqa: RUF009  (option() makes a dataclass field)
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -33,7 +31,7 @@ class ContentOptions:
     alpha: float | None = option(help="LookBack's α; by default the model family's.")
     lam: float | None = option(help="LookBack's λ; by default the model family's.")
     n: int | None = option(
-        None, "-n", "--n", help="Of each item the first so many candidates; by default all."
+        None, "-n", "--n", help="Use only the first N candidates of each item; by default all."
     )
     flat: bool = option(False, "--flat", help="jsonl, hf-dataset: a row per candidate.")
     signals: bool = option(False, "--signals", help="With tokens and what was recorded of each.")

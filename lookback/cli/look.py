@@ -1,7 +1,5 @@
 """The command `look`: where a response looked, in the terminal, as a page or as a strip."""
 
-# ruff: noqa: RUF009  (option() makes a dataclass field)
-
 from __future__ import annotations
 
 import re

@@ -5,8 +5,6 @@ one option per field, and is called with an instance (`app.command`). A field is
 `option(...)`, or by a type that has one; or it is a group itself.
 """
 
-# ruff: noqa: RUF009  (option() makes a dataclass field)
-
 from __future__ import annotations
 
 import json
@@ -245,8 +243,8 @@ class SteeringOptions(PruneOptions):
         help="Every few tokens go on from the best answers, with forks of them in the places of "
         "the others.",
     )
-    keep: int = option(5, help="--search: so many go on each time.")
-    every: int = option(16, help="--search: so many tokens each time.")
+    keep: int = option(5, help="--search: candidates to keep at each checkpoint.")
+    every: int = option(16, help="--search: tokens between checkpoints.")
 
     def rule(self, n: int, scorer: str, params: dict[str, Any]) -> Pruning | Search | None:
         """Return the rule for n answers, or None.

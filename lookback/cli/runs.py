@@ -1,7 +1,5 @@
 """The command `run`: candidates for every item of a benchmark, kept in a folder."""
 
-# ruff: noqa: RUF009  (option() makes a dataclass field)
-
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
@@ -77,7 +75,7 @@ class RunOptions:
         False, "--by-layer", help="Keep A in each layer too: for `study layers`."
     )
     look: int | None = option(
-        min=1, help="Keep where the picks of the first so many items looked: for the report."
+        min=1, help="Keep where the picks of the first N items looked: for the report."
     )
     engine: EngineOptions
     judge: JudgeOptions

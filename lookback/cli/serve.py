@@ -1,7 +1,5 @@
 """The command `serve`: best-of-N behind OpenAI's API, and the explorer."""
 
-# ruff: noqa: RUF009  (option() makes a dataclass field)
-
 from __future__ import annotations
 
 import os

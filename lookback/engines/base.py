@@ -233,20 +233,20 @@ class Engine(ABC):
                 `lookback.conversations`.
             temperature: of the sampling; 0 takes the most likely token. Signals are untempered.
             top_p: sample from the likeliest tokens that hold this much probability together.
-            top_k: and from at most so many.
+            top_k: sample from at most this many of the likeliest tokens.
             max_new_tokens: the longest response.
             stop: text (or texts) at which a response ends; it is not part of the response.
             seed: None draws one, which is `sampling["seed"]` of the result.
             keep_end: let the end-of-turn token be part of each response.
             by_layer: keep A_t in each attention layer too, `candidate.by_layer` of shape (T, L).
-            prune: end the worst early: "half", or pairs (after so many tokens, so many go on), e.g.
+            prune: end the worst early: "half", or pairs (tokens, candidates to keep), e.g.
                 [(16, 12), (32, 6)], or a `Pruning` with a scorer and settings of its own. Those
                 that end have `finish="pruned"`, no score, and the signals that they got; the others
                 are what they are without pruning.
-            top_log_probs: keep the so many likeliest tokens of each step with their untempered
+            top_log_probs: keep this many of the likeliest tokens of each step with their untempered
                 log-probabilities, `candidate.top`.
             listen: called while candidates are written, see `lookback.engines.common.stream`.
-            progress: called with (steps done, of at most so many). What it raises, or `listen`
+            progress: called with (steps done, total). What it raises, or `listen`
                 does, ends the draw and is raised here.
 
         Raises:
@@ -277,7 +277,7 @@ class Engine(ABC):
                 {"messages": ...}; and settings of its own, e.g. its `seed`.
             return_exceptions: return the error of a question in its place, and answer the others;
                 else it is raised.
-            progress: called with (questions done, of so many).
+            progress: called with (questions done, total).
             settings: as for `sample`, of all questions.
         """
         arguments = [{**settings, **question} for question in questions]
@@ -354,7 +354,7 @@ class Engine(ABC):
         Args:
             responses: texts, candidates (whose token ids are taken as they are), or token ids:
                 lists, arrays or tensors of whole numbers.
-            progress: called with (responses done, of so many).
+            progress: called with (responses done, total).
         """
         require(self, ["score"], "score()")
         self._require_options(by_layer)
@@ -423,7 +423,7 @@ class Engine(ABC):
             layers: the decoder's attention layers to read, end exclusive; by default all of them.
             relative_to: another question about the same images, e.g. "Describe the image.": the
                 same tokens' attention after it is kept as `Look.baseline`.
-            progress: called with (tokens done, of so many).
+            progress: called with (tokens done, total).
         """
         require(self, ["look"], "look()")
         checked = check_one(response)
@@ -465,7 +465,7 @@ class Engine(ABC):
         """Validate the model on this machine: compare its signals with slow reference ones.
 
         Args:
-            progress: called with (checks done, of so many).
+            progress: called with (checks done, total).
         """
         require(self, ["check"], "check()")
         return self._check(progress)

@@ -45,7 +45,7 @@ def merge(
         folder: of the jobs.
         out: where the run is to be: a new folder, or that of a merge that was stopped.
         break_lock: in an object store, remove the lock that a killed process left.
-        progress: called with (shards done, of so many).
+        progress: called with (shards done, total).
         say: called with a line that a user should know.
 
     Raises:

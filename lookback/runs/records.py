@@ -62,7 +62,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class TableRecord:
-    """What was written: so many rows in so many bytes, with this checksum."""
+    """The rows, bytes and checksum of a written table."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 

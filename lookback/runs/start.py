@@ -83,7 +83,7 @@ def start(
         retry_failed: try items again that failed before.
         job: make this part of the run alone, in a folder of its own in `out`.
         break_lock: in an object store, remove the lock that a killed process left.
-        progress: called with (pieces of work done, of so many).
+        progress: called with (pieces of work done, total).
         say: called with a line that a user should know.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Which request is served when: so many at a time, the others wait, in turns by client and user.
+"""Which request is served when: a limited number at a time, in turns by client and user.
 
 A client that asks a hundred times does not keep another from its turn: turns go round the
 clients, and for each client round its users. So nobody waits for ever. Nor does it keep another
@@ -103,7 +103,7 @@ def _most_loaded(loads: Iterable[tuple[str, tuple[int, int]]]) -> str:
 
 
 class RequestScheduler:
-    """Runs the work of so many requests at a time, each in a thread.
+    """Runs the work of a limited number of requests at a time, each in a thread.
 
     Args:
         places: how many.

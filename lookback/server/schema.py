@@ -179,7 +179,7 @@ class Lookback(Ranking):
         Literal["half"] | Annotated[list[Checkpoint], Field(min_length=1, fail_fast=True)] | None
     ) = Field(
         default=None,
-        description="End the worst early: half, or pairs (after so many tokens, so many).",
+        description="End the worst early: half, or pairs (tokens, candidates to keep).",
     )
     watch: StrictBool = Field(
         default=False,
@@ -227,14 +227,14 @@ class ChatRequest(RequestBody):
         default=None, description="The model's own log p of each token, without temperature."
     )
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(
-        default=None, description="And of so many likeliest tokens of each step."
+        default=None, description="How many of the likeliest tokens of each step to return."
     )
     stream: StrictBool | None = Field(
         default=None, description="Server-Sent Events: comments on the way, then the best."
     )
     stream_options: StreamOptions | None = None
     user: Name | None = Field(
-        default=None, description="Whoever waits is served in turns, by client and by user."
+        default=None, description="Waiting requests are served in turns, by client and by user."
     )
     response_format: TextFormat | None = None
     lookback: Lookback | None = Field(default=None, description="What LookBack does beside this.")

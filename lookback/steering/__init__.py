@@ -51,7 +51,7 @@ class Steering(Protocol):
     """A rule that decides at checkpoints."""
 
     def due(self, tokens: int) -> bool:
-        """Return whether there is a checkpoint after so many tokens."""
+        """Return whether there is a checkpoint after `tokens` tokens."""
         ...
 
     def decide(self, tokens: int, drafts: Mapping[int, Draft]) -> Decision:

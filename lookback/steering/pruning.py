@@ -1,4 +1,4 @@
-"""Pruning: after so many tokens the best so many candidates go on.
+"""Pruning: at each checkpoint only the best candidates continue.
 
 What a finished draw would have been with pruning follows from its signals alone: `pruned_at` asks
 the same rule about the same drafts as an engine would.
@@ -24,7 +24,7 @@ Schedule = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Pruning(Judge):
-    """After so many tokens the best so many candidates go on; the others end as "pruned".
+    """At each checkpoint keep only the best candidates; the others end as "pruned".
 
     Finished candidates compete with running ones by their full score, and are never ended.
 
@@ -45,11 +45,11 @@ class Pruning(Judge):
 
     @property
     def kept(self) -> dict[int, int]:
-        """How many are kept after so many tokens, by these; of a rule made by `of`."""
+        """How many are kept after each number of tokens; of a rule made by `of`."""
         return dict(check_schedule(self.schedule, 1))
 
     def due(self, tokens: int) -> bool:
-        """Whether the schedule has so many tokens."""
+        """Return whether the schedule has a checkpoint after `tokens` tokens."""
         return tokens in self.kept
 
     def decide(self, tokens: int, drafts: Mapping[int, Draft]) -> Decision:

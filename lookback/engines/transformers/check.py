@@ -50,7 +50,7 @@ def check(engine: TransformersEngine, progress: Progress | None = None) -> Check
 
     Args:
         engine: the model.
-        progress: called with (checks done, of so many).
+        progress: called with (checks done, total).
     """
     return _Checker(engine).run(progress)
 

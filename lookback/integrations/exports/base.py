@@ -368,7 +368,7 @@ def export(name: str, request: Request, progress: Progress, **options: bool | No
     Args:
         name: the format's.
         request: what is asked for.
-        progress: called with (items done, of so many).
+        progress: called with (items done, total).
         options: those of `OPTIONS` that are given; None for the format's own.
 
     Raises:

@@ -98,10 +98,14 @@ class _NotInstalled:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import files without a test of the tier that does without torch."""
-    if config.getoption("tier") != "quick" or collection_path.suffix != ".py":
+    """Do not import files without a test of the tier that does without torch, nor conftests."""
+    if config.getoption("tier") != "quick":
         return None
     name = collection_path.relative_to(config.rootpath).as_posix()
+    if collection_path.is_dir():
+        return None if any(test.startswith(f"{name}/") for test in QUICK) else True
+    if collection_path.suffix != ".py":
+        return None
     return True if not name.startswith(QUICK) or name.startswith(NOT_QUICK) else None
 
 

@@ -103,7 +103,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     name = collection_path.relative_to(config.rootpath).as_posix()
     if collection_path.is_dir():
-        return None if any(test.startswith(f"{name}/") for test in QUICK) else True
+        holds_quick = any(test.startswith(f"{name}/") for test in QUICK)
+        return None if holds_quick or name.startswith(QUICK) else True
     if collection_path.suffix != ".py":
         return None
     return True if not name.startswith(QUICK) or name.startswith(NOT_QUICK) else None
